@@ -1,0 +1,3 @@
+//! The `dyweight` command.
+
+fn main() {}

@@ -1,0 +1,179 @@
+//! The one error type of the library.
+//!
+//! Variants are chosen by what the caller can do about them, and carry the names, numbers and paths a message
+//! needs. [`Error::is_users`] tells a wrong input (exit code 2 on the command line) from a run that failed
+//! (exit code 1); [`Error::hint`] says what to try.
+
+mod malformed;
+
+pub use malformed::Malformed;
+use std::path::{Path, PathBuf};
+
+/// What the library returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name that stands for nothing.
+    #[error("unknown {kind} '{name}'")]
+    UnknownName {
+        /// What kind of thing was named: solver, schedule, model, preset, ...
+        kind: &'static str,
+        /// The name as given.
+        name: String,
+        /// The names that would have worked.
+        known: Vec<String>,
+    },
+    /// A parameter outside what it may be.
+    #[error("{name} = {value}: {expected}")]
+    BadValue {
+        /// The parameter, spelled like its key and flag (`order`, `sigma-min`).
+        name: &'static str,
+        /// The value as given.
+        value: String,
+        /// What it must be.
+        expected: String,
+    },
+    /// Two parameters that exclude or need each other.
+    #[error("{problem}")]
+    Conflict {
+        /// Which parameters, and why they do not go together.
+        problem: String,
+        /// How to resolve it.
+        hint: String,
+    },
+    /// A time grid that is not strictly decreasing.
+    #[error("sigmas must decrease strictly, but sigma[{index}] = {left} is followed by {right}")]
+    GridNotDecreasing {
+        /// Index of the first offender.
+        index: usize,
+        /// The value at the index.
+        left: f64,
+        /// The value after it.
+        right: f64,
+    },
+    /// No grid gives the wanted number of network calls.
+    #[error("no grid lets {solver} make exactly {nfe} network calls")]
+    NoSuchBudget {
+        /// The solver with its options.
+        solver: String,
+        /// The budget asked for.
+        nfe: usize,
+        /// Budgets near it that can be met.
+        near: Vec<usize>,
+    },
+    /// Two shapes that should agree.
+    #[error("{what}: expected shape {expected:?}, found {found:?}")]
+    Shape {
+        /// The tensor.
+        what: String,
+        /// What was needed.
+        expected: Vec<usize>,
+        /// What was there.
+        found: Vec<usize>,
+    },
+    /// NaN or infinity where a number must be.
+    #[error("{what} holds {value} at index {index}")]
+    NotFinite {
+        /// The tensor or list.
+        what: String,
+        /// Flat index of the first such entry.
+        index: usize,
+        /// The entry.
+        value: f64,
+    },
+    /// A solver's state left the finite numbers while running.
+    #[error("{solver} lost the numbers at step {step} (sigma {sigma}): {tensor} holds {value} in sample {sample}")]
+    Diverged {
+        /// The solver.
+        solver: String,
+        /// Zero-based step.
+        step: usize,
+        /// Noise level of that step.
+        sigma: f64,
+        /// Which tensor: the state, or the network's output.
+        tensor: &'static str,
+        /// Index of the first bad sample in its batch.
+        sample: usize,
+        /// The value found.
+        value: f64,
+    },
+    /// A file whose bytes are not what they should be.
+    #[error("{}: {problem}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The way in which it is wrong.
+        problem: Malformed,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// read, write, create, ...
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Stopped on request, at a step boundary.
+    #[error("stopped on request")]
+    Cancelled,
+}
+
+impl Error {
+    /// Names the action and file of a failed system call.
+    pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Error::Io { action, path: path.to_owned(), source }
+    }
+
+    /// Puts a file's name to what is wrong with it.
+    pub fn malformed(path: &Path, problem: Malformed) -> Self {
+        Error::Malformed { path: path.to_owned(), problem }
+    }
+
+    /// True if the input was wrong, false if a sound run failed.
+    pub fn is_users(&self) -> bool {
+        !matches!(self, Error::Diverged { .. } | Error::Cancelled)
+    }
+
+    /// What to try, where there is something to try.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::UnknownName { known, name, .. } => Some(match closest(name, known) {
+                Some(best) => format!("did you mean '{best}'? known: {}", known.join(", ")),
+                None => format!("known: {}", known.join(", ")),
+            }),
+            Error::NoSuchBudget { near, .. } if !near.is_empty() => {
+                let near: Vec<String> = near.iter().map(usize::to_string).collect();
+                Some(format!("possible budgets nearby: {}", near.join(", ")))
+            }
+            Error::Conflict { hint, .. } => Some(hint.clone()),
+            Error::Malformed { problem, .. } => problem.hint(),
+            _ => None,
+        }
+    }
+}
+
+/// The known name within two edits of what was typed, if any.
+fn closest<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
+    let best = known.iter().min_by_key(|k| edits(name, k))?;
+    (edits(name, best) <= 2).then_some(best)
+}
+
+/// Levenshtein distance.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, cb) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
