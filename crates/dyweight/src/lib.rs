@@ -1,7 +1,15 @@
 //! Few-step diffusion sampling: handcrafted and learned ODE solvers for pretrained diffusion and flow models.
 #![forbid(unsafe_code)]
 
+pub mod coeff;
+pub mod denoiser;
 pub mod error;
+pub mod models;
+pub mod noise;
+pub mod path;
+pub mod sample;
+pub mod schedule;
+pub mod solver;
 pub mod tensor;
 
 pub use error::{Error, Result};

@@ -1,0 +1,3 @@
+//! Models, each as a [`crate::denoiser::Denoiser`].
+
+pub mod mixture;

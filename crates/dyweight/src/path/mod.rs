@@ -1,0 +1,224 @@
+//! What a solver does to a batch: network calls and linear combinations. Written once, used twice.
+//!
+//! A solver talks to a [`Path`] in three kinds of step: [`Path::evaluate`] (a network call), [`Path::combine`]
+//! (Σ cᵢ·vᵢ with scalar [`Coeff`]s) and the element-wise [`Path::threshold`]. When sampling, each step is computed and
+//! forgotten. When recording, a step that depends on a recorded coefficient is also noted, and [`Path::gradients`] runs
+//! the project's one reverse sweep over the notes:
+//!
+//! ```text
+//! y = Σ cᵢvᵢ        v̄ᵢ += cᵢ·ȳ      c̄ᵢ += ⟨ȳ, vᵢ⟩ per sample
+//! y = F(x, ℓ)       (x̄, ℓ̄) += pullback(ȳ)
+//! ```
+//!
+//! Every solver is thereby differentiable in its coefficients, times and scales. Network calls are counted here, where
+//! they are made, and nowhere else.
+
+mod sweep;
+mod threshold;
+
+pub use sweep::{Gradients, Seed};
+
+use crate::coeff::Coeff;
+use crate::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use std::sync::Arc;
+use threshold::Thresholded;
+
+/// What a recording keeps of a network call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Memory {
+    /// The activations: fastest, memory grows with the number of calls.
+    Keep,
+    /// State and level alone; the sweep calls the network again. Peak memory is that of one call.
+    #[default]
+    Recompute,
+}
+
+/// A batch inside a path.
+#[derive(Clone)]
+pub struct Sample {
+    value: Arc<Tensor>,
+    note: Option<usize>,
+}
+
+impl Sample {
+    /// The numbers.
+    pub fn tensor(&self) -> &Tensor {
+        &self.value
+    }
+}
+
+/// Where and what the network is asked: the time of the state, and the level told to the network.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// Time of the state, by which slopes are formed.
+    pub time: Coeff,
+    /// Level told to the network.
+    pub level: Coeff,
+    /// Added to the time where slopes divide by it; 0 but for DyWeight's released form.
+    pub guard: f64,
+}
+
+impl Query {
+    /// Asked at the state's own time.
+    pub fn at(time: &Coeff) -> Self {
+        Self { time: time.clone(), level: time.clone(), guard: 0.0 }
+    }
+}
+
+/// How one step came about, noted for the way back.
+enum Note<'m> {
+    Combine(Vec<(Coeff, Sample)>),
+    Evaluate { x: Sample, level: Coeff, pullback: Option<Pullback<'m>> },
+    Threshold { x: Sample, how: Thresholded },
+}
+
+struct Recording<'m> {
+    model: &'m dyn Differentiable,
+    memory: Memory,
+    notes: Vec<Note<'m>>,
+}
+
+/// One run of a solver on one batch.
+pub struct Path<'m> {
+    model: &'m dyn Denoiser,
+    recording: Option<Recording<'m>>,
+    analytic_first: bool,
+    evaluations: usize,
+    calls: usize,
+}
+
+impl<'m> Path<'m> {
+    /// A path that computes and forgets.
+    pub fn sampling(model: &'m dyn Denoiser) -> Self {
+        Self { model, recording: None, analytic_first: false, evaluations: 0, calls: 0 }
+    }
+
+    /// A path that can be swept backwards.
+    pub fn recording(model: &'m dyn Differentiable, memory: Memory) -> Self {
+        Self { recording: Some(Recording { model, memory, notes: Vec::new() }), ..Self::sampling(model) }
+    }
+
+    /// Answers the first evaluation analytically instead of calling the network ("AFS", Dockhorn et al. 2022).
+    pub fn analytic_first(mut self, on: bool) -> Self {
+        self.analytic_first = on;
+        self
+    }
+
+    /// Network calls made so far.
+    pub fn calls(&self) -> usize {
+        self.calls
+    }
+
+    /// What the model predicts.
+    pub fn prediction(&self) -> Prediction {
+        self.model.prediction()
+    }
+
+    /// A batch nothing is known of.
+    pub fn start(&self, value: Tensor) -> Sample {
+        Sample { value: Arc::new(value), note: None }
+    }
+
+    /// The network's prediction for state `x` at `level`: one evaluation, [`Denoiser::calls`] network calls.
+    pub fn evaluate(&mut self, x: &Sample, level: &Coeff) -> Result<Sample> {
+        self.evaluations += 1;
+        self.calls += self.model.calls();
+        let levels = Levels::One(level.value());
+        let tracked = x.note.is_some() || level.is_recorded();
+        match &mut self.recording {
+            Some(recording) if tracked => {
+                let (value, pullback) = match recording.memory {
+                    Memory::Keep => {
+                        let (value, pullback) = recording.model.with_pullback(&x.value, &levels)?;
+                        (value, Some(pullback))
+                    }
+                    Memory::Recompute => (recording.model.predict(&x.value, &levels)?, None),
+                };
+                let note = Note::Evaluate { x: x.clone(), level: level.clone(), pullback };
+                Ok(self.noted(value, note))
+            }
+            _ => Ok(self.start(self.model.predict(&x.value, &levels)?)),
+        }
+    }
+
+    /// Σ cᵢ·vᵢ.
+    pub fn combine(&mut self, terms: &[(Coeff, &Sample)]) -> Result<Sample> {
+        let value = linear_combination(terms)?;
+        let tracked = terms.iter().any(|(c, v)| c.is_recorded() || v.note.is_some());
+        if self.recording.is_some() && tracked {
+            let terms = terms.iter().map(|(c, v)| (c.clone(), (*v).clone())).collect();
+            return Ok(self.noted(value, Note::Combine(terms)));
+        }
+        Ok(self.start(value))
+    }
+
+    /// Dynamic thresholding of a data prediction (Saharia et al. 2022): each sample clipped to ±s and divided by s, with s the larger of 1
+    /// and the 99.5 % quantile of its absolute values.
+    pub fn threshold(&mut self, x: &Sample) -> Sample {
+        let (value, how) = threshold::apply(&x.value);
+        if self.recording.is_some() && x.note.is_some() {
+            return self.noted(value, Note::Threshold { x: x.clone(), how });
+        }
+        self.start(value)
+    }
+
+    fn noted(&mut self, value: Tensor, note: Note<'m>) -> Sample {
+        let notes = &mut self.recording.as_mut().expect("only called while recording").notes;
+        notes.push(note);
+        Sample { value: Arc::new(value), note: Some(notes.len() - 1) }
+    }
+
+    /// dx/dσ at a state: one evaluation, or the analytical first step.
+    pub fn slope(&mut self, x: &Sample, query: &Query) -> Result<Sample> {
+        if self.takes_analytic_step() {
+            let factor = self.prediction().analytic_slope(&query.time);
+            return self.combine(&[(factor, x)]);
+        }
+        let output = self.evaluate(x, &query.level)?;
+        match self.prediction() {
+            Prediction::Velocity => Ok(output),
+            Prediction::Denoised => {
+                let inverse = (&query.time + query.guard).recip();
+                self.combine(&[(inverse.clone(), x), (-inverse, &output)])
+            }
+        }
+    }
+
+    /// The data prediction x₀ at a state: one evaluation, or the analytical first step.
+    pub fn denoised(&mut self, x: &Sample, query: &Query) -> Result<Sample> {
+        if !self.analytic_pending() && self.prediction() == Prediction::Denoised {
+            return self.evaluate(x, &query.level);
+        }
+        // x₀ = x − σ·dx/dσ in both processes.
+        let slope = self.slope(x, query)?;
+        self.combine(&[(Coeff::from(1.0), x), (-&query.time, &slope)])
+    }
+
+    fn analytic_pending(&self) -> bool {
+        self.analytic_first && self.evaluations == 0
+    }
+
+    fn takes_analytic_step(&mut self) -> bool {
+        let pending = self.analytic_pending();
+        self.evaluations += usize::from(pending);
+        pending
+    }
+}
+
+fn linear_combination(terms: &[(Coeff, &Sample)]) -> Result<Tensor> {
+    let Some((_, first)) = terms.first() else { return Ok(Tensor::zeros([0, 0, 0, 0])) };
+    let shape = first.value.shape();
+    let mut out = Tensor::zeros(shape);
+    for (coeff, sample) in terms {
+        if sample.value.shape() != shape {
+            let (expected, found) = (shape.to_vec(), sample.value.shape().to_vec());
+            return Err(Error::Shape { what: "linear combination".into(), expected, found });
+        }
+        let c = coeff.value();
+        out.data_mut().iter_mut().zip(sample.value.data()).for_each(|(o, v)| *o += c * v);
+    }
+    Ok(out)
+}

@@ -1,0 +1,44 @@
+//! Linear multistep methods as tables: x ← x + Σⱼ C_ij·d_j over the slopes of steps j ≤ i.
+
+use super::Run;
+use crate::coeff::Coeff;
+use crate::error::Result;
+use crate::path::{Path, Query, Sample};
+
+/// One row per step; row i holds the coefficients of the newest slopes, newest first, step length included.
+pub(super) struct Table<'t> {
+    pub times: &'t [Coeff],
+    pub rows: Vec<Vec<Coeff>>,
+}
+
+impl<'t> Table<'t> {
+    /// Rows of at most `order` coefficients; `row(i, q)` gives the q coefficients of step i.
+    pub fn build(times: &'t [Coeff], order: usize, row: impl Fn(usize, usize) -> Vec<Coeff>) -> Self {
+        let rows = (0..times.len() - 1).map(|i| row(i, order.min(i + 1))).collect();
+        Self { times, rows }
+    }
+
+    /// A run of the table, without any slope yet.
+    pub fn run(self) -> Box<dyn Run + 't> {
+        Box::new(TableRun { table: self, slopes: Vec::new() })
+    }
+}
+
+struct TableRun<'t> {
+    table: Table<'t>,
+    /// Newest first.
+    slopes: Vec<Sample>,
+}
+
+impl Run for TableRun<'_> {
+    fn step(&mut self, path: &mut Path<'_>, i: usize, x: Sample) -> Result<Sample> {
+        self.slopes.insert(0, path.slope(&x, &Query::at(&self.table.times[i]))?);
+        let row = &self.table.rows[i];
+        // Slopes no later row will use are let go.
+        let needed = self.table.rows[i..].iter().map(Vec::len).max().unwrap_or(0);
+        self.slopes.truncate(needed);
+        let mut terms = vec![(Coeff::from(1.0), &x)];
+        terms.extend(row.iter().cloned().zip(&self.slopes));
+        path.combine(&terms)
+    }
+}
