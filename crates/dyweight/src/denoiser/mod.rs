@@ -4,8 +4,10 @@
 //! (the EDM view, x = x₀ + σn, α ≡ 1) or the velocity of a flow (x = (1−σ)x₀ + σn, v = n − x₀, α = 1−σ); everything
 //! else a solver needs follows from that: [`Prediction`].
 
+mod model;
 mod prediction;
 
+pub use model::{Condition, Model};
 pub use prediction::Prediction;
 
 use crate::error::{Error, Result};

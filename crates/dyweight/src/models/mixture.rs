@@ -9,9 +9,10 @@
 //!
 //! Both predictions have the form y = Σ rₖ(aₖμₖ + bₖx), which is what the pullback differentiates.
 
-use crate::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback};
+use crate::denoiser::{Condition, Denoiser, Differentiable, Levels, Model, Prediction, Pullback};
 use crate::error::{Error, Result};
 use crate::tensor::{Tensor, dot, squared_distance};
+use rayon::prelude::*;
 
 /// An isotropic Gaussian mixture in d dimensions.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +21,7 @@ pub struct Mixture {
     stds: Vec<f64>,
     weights: Vec<f64>,
     prediction: Prediction,
+    shape: [usize; 3],
 }
 
 impl Mixture {
@@ -49,13 +51,23 @@ impl Mixture {
         let weights = components.iter().map(|(.., w)| w / total).collect();
         let stds = components.iter().map(|(_, s, _)| *s).collect();
         let means = components.into_iter().map(|(m, ..)| m).collect();
-        Ok(Self { means, stds, weights, prediction: Prediction::Denoised })
+        Ok(Self { means, stds, weights, prediction: Prediction::Denoised, shape: [dims, 1, 1] })
     }
 
     /// The same data seen by a velocity model.
     pub fn as_flow(mut self) -> Self {
         self.prediction = Prediction::Velocity;
         self
+    }
+
+    /// The same data with its dimensions laid out as `[c, h, w]`.
+    pub fn shaped(mut self, shape: [usize; 3]) -> Result<Self> {
+        if shape.iter().product::<usize>() != self.dims() {
+            let what = format!("shape {shape:?} for a mixture in {} dimensions", self.dims());
+            return Err(Error::Shape { what, expected: vec![self.dims()], found: vec![shape.iter().product()] });
+        }
+        self.shape = shape;
+        Ok(self)
     }
 
     /// A two-armed spiral in the plane: 32 components, drawn by the documentation and the first demo.
@@ -194,8 +206,12 @@ impl Denoiser for Mixture {
     fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
         self.check(x, levels)?;
         let mut out = Tensor::zeros(x.shape());
-        for (i, row) in out.data_mut().chunks_mut(self.dims()).enumerate() {
-            self.predict_sample(x.sample(i), levels.of(i), row);
+        let one = |(i, row): (usize, &mut [f64])| self.predict_sample(x.sample(i), levels.of(i), row);
+        // Samples are independent, so threads change nothing; small batches are not worth waking them.
+        if x.data().len() * self.means.len() > 1 << 16 {
+            out.data_mut().par_chunks_mut(self.dims()).enumerate().for_each(one);
+        } else {
+            out.data_mut().chunks_mut(self.dims()).enumerate().for_each(one);
         }
         Ok(out)
     }
@@ -224,6 +240,25 @@ impl Differentiable for Mixture {
             Ok((out, to_levels))
         };
         Ok((value, Box::new(pullback)))
+    }
+}
+
+impl Model for Mixture {
+    fn bind<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>> {
+        condition.check(0)?;
+        Ok(Box::new(self))
+    }
+
+    fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    fn prediction(&self) -> Prediction {
+        self.prediction
+    }
+
+    fn sigma_range(&self) -> (f64, f64) {
+        Denoiser::sigma_range(self)
     }
 }
 

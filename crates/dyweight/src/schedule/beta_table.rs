@@ -14,14 +14,15 @@ use std::sync::Arc;
 const LEVELS: usize = 1000;
 
 /// A noise table: σ(τ) and its inverse for τ ∈ (0, 1].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct BetaTable {
+    name: String,
     log_alphas: Arc<[f64]>,
 }
 
 impl BetaTable {
-    /// The scaled-linear table from `beta_start` to `beta_end`.
-    pub fn scaled_linear(beta_start: f64, beta_end: f64) -> Self {
+    fn scaled_linear(name: &str, beta_start: f64, beta_end: f64) -> Self {
         let (from, to) = (beta_start.sqrt(), beta_end.sqrt());
         let mut product = 1.0;
         let log_alpha = |j: usize| {
@@ -29,17 +30,17 @@ impl BetaTable {
             product *= 1.0 - root * root;
             0.5 * f64::ln(product)
         };
-        Self { log_alphas: (0..LEVELS).map(log_alpha).collect() }
+        Self { name: name.into(), log_alphas: (0..LEVELS).map(log_alpha).collect() }
     }
 
     /// Stable Diffusion 1.x.
     pub fn stable_diffusion() -> Self {
-        Self::scaled_linear(0.00085, 0.0120)
+        Self::scaled_linear("sd15", 0.00085, 0.0120)
     }
 
     /// The LSUN latent diffusion models.
     pub fn lsun_ldm() -> Self {
-        Self::scaled_linear(0.0015, 0.0195)
+        Self::scaled_linear("lsun-ldm", 0.0015, 0.0195)
     }
 
     /// A table by its name.
@@ -86,6 +87,19 @@ impl BetaTable {
         let scale = 1.0 / ((b - a) * LEVELS as f64);
         let time = right as f64 / LEVELS as f64 + (log_alpha - a) * scale;
         (time, -sigma / (1.0 + sigma * sigma) * scale)
+    }
+}
+
+impl TryFrom<String> for BetaTable {
+    type Error = Error;
+    fn try_from(name: String) -> Result<Self> {
+        Self::named(&name)
+    }
+}
+
+impl From<BetaTable> for String {
+    fn from(table: BetaTable) -> String {
+        table.name
     }
 }
 

@@ -5,7 +5,8 @@
 //! ```
 
 /// The shift s of a flow schedule: more of the grid at high noise for larger images.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
 pub struct Shift(f64);
 
 impl Shift {
@@ -36,5 +37,18 @@ impl Shift {
     /// σ(u).
     pub fn sigma(self, u: f64) -> f64 {
         self.0 * u / (1.0 + (self.0 - 1.0) * u)
+    }
+}
+
+impl TryFrom<f64> for Shift {
+    type Error = crate::error::Error;
+    fn try_from(shift: f64) -> crate::error::Result<Self> {
+        Self::fixed(shift)
+    }
+}
+
+impl From<Shift> for f64 {
+    fn from(shift: Shift) -> f64 {
+        shift.0
     }
 }

@@ -25,7 +25,8 @@ pub use grid::Grid;
 use crate::error::{Error, Result};
 
 /// A rule for the grid.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Schedule {
     /// Polynomial with exponent ρ.
     Karras {
@@ -33,6 +34,7 @@ pub enum Schedule {
         rho: f64,
     },
     /// Geometric.
+    #[serde(rename = "logsnr")]
     LogSnr,
     /// Polynomial with exponent ρ in variance-preserving time.
     TimeUniform {
@@ -52,7 +54,10 @@ pub enum Schedule {
         shift: Shift,
     },
     /// A given list.
-    Explicit(Vec<f64>),
+    Explicit {
+        /// Strictly decreasing.
+        sigmas: Vec<f64>,
+    },
 }
 
 impl Schedule {
@@ -61,7 +66,7 @@ impl Schedule {
         if steps == 0 {
             return Err(bad("steps", steps, "at least one step is needed"));
         }
-        if let Schedule::Explicit(sigmas) = self {
+        if let Schedule::Explicit { sigmas } = self {
             return explicit(sigmas, steps);
         }
         if let Schedule::Flow { shift } = self {
@@ -81,17 +86,30 @@ impl Schedule {
                 let (from, to) = (table.time(sigma_max), table.time(sigma_min));
                 power_grid(steps, from, to, check_rho(*rho)?).iter().map(|t| table.sigma(*t)).collect::<Vec<_>>()
             }
-            Schedule::Flow { .. } | Schedule::Explicit(_) => unreachable!("returned above"),
+            Schedule::Flow { .. } | Schedule::Explicit { .. } => unreachable!("returned above"),
         };
         // The ends are what was asked for, not what rounding left of them.
         (sigmas[0], sigmas[steps]) = (sigma_max, sigma_min);
         Grid::new(sigmas)
     }
 
+    /// The names rules go by.
+    pub const NAMES: [&'static str; 6] = ["karras", "logsnr", "time-uniform", "discrete", "flow", "explicit"];
+
+    /// The range of levels the rule itself decides, whatever the model's.
+    pub fn own_range(&self) -> Option<(f64, f64)> {
+        match self {
+            Schedule::Discrete { table, .. } => Some(table.range()),
+            Schedule::Flow { .. } => Some((0.0, 1.0)),
+            Schedule::Explicit { sigmas } => Some((*sigmas.last()?, *sigmas.first()?)),
+            _ => None,
+        }
+    }
+
     /// The number of steps, where the rule itself decides it.
     pub fn fixed_steps(&self) -> Option<usize> {
         match self {
-            Schedule::Explicit(sigmas) => Some(sigmas.len().saturating_sub(1)),
+            Schedule::Explicit { sigmas } => Some(sigmas.len().saturating_sub(1)),
             _ => None,
         }
     }
@@ -176,6 +194,6 @@ mod tests {
         }
         assert!(Schedule::Karras { rho: 0.0 }.grid(4, (0.1, 1.0)).is_err());
         assert!(Schedule::LogSnr.grid(0, (0.1, 1.0)).is_err());
-        assert!(Schedule::Explicit(vec![1.0, 2.0]).grid(1, (0.0, 0.0)).is_err());
+        assert!(Schedule::Explicit { sigmas: vec![1.0, 2.0] }.grid(1, (0.0, 0.0)).is_err());
     }
 }
