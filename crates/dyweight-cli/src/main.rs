@@ -1,3 +1,45 @@
-//! The `dyweight` command.
+//! The `dyweight` command: arguments, progress, tables, exit codes.
+//!
+//! Data goes to standard output, everything else to standard error. Exit codes: 0 fine, 1 the run failed, 2 the input
+//! was wrong.
 
-fn main() {}
+mod args;
+mod commands;
+mod ui;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Few-step diffusion sampling: learned and handcrafted solvers for pretrained diffusion and flow models.
+#[derive(Parser)]
+#[command(version, about, propagate_version = true, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make samples with any solver and budget
+    Sample(Box<commands::sample::SampleArgs>),
+    /// Say what is inside a solver file or checkpoint; nothing is executed
+    Inspect(commands::inspect::InspectArgs),
+    /// Turn released coefficient files into solver files, and checkpoints into safetensors
+    Convert(commands::convert::ConvertArgs),
+    /// List models, solvers, schedules or presets
+    List(commands::list::ListArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Sample(args) => commands::sample::run(&args),
+        Command::Inspect(args) => commands::inspect::run(&args),
+        Command::Convert(args) => commands::convert::run(&args),
+        Command::List(args) => commands::list::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => ui::fail(&error),
+    }
+}

@@ -1,0 +1,162 @@
+//! Arguments that several commands share. They are read as text and turned into the library's specs here, and nowhere else.
+
+use clap::Args;
+use dyweight::solver::{Predict, Variant};
+use dyweight::spec::{Budget, ModelSpec, ScheduleSpec, SolverSpec};
+use dyweight::{Error, Result};
+use std::path::PathBuf;
+
+/// Which model.
+#[derive(Args, Clone)]
+pub struct ModelArgs {
+    /// Built-in name (see 'dyweight list models') or file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub model: String,
+    /// Sample shape of a mixture file
+    #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1)]
+    pub shape: Option<Vec<usize>>,
+    /// Configuration of a weights file that carries none
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+impl ModelArgs {
+    /// The library's description; `latents` is the sample shape of given latents, for models that take any.
+    pub fn spec(&self, latents: Option<[usize; 3]>) -> Result<ModelSpec> {
+        let shape = self.shape.as_deref().map(sample_shape).transpose()?;
+        Ok(ModelSpec { model: self.model.clone(), shape: shape.or(latents), config: self.config.clone() })
+    }
+}
+
+fn sample_shape(given: &[usize]) -> Result<[usize; 3]> {
+    let fits = given.len() == 3 && given.iter().all(|d| (1..=1 << 20).contains(d));
+    match <[usize; 3]>::try_from(given) {
+        Ok(shape) if fits => Ok(shape),
+        _ => {
+            let value = given.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+            Err(Error::BadValue { name: "shape", value, expected: "three positive numbers: channels,height,width".into() })
+        }
+    }
+}
+
+/// Which grid rule.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Schedule")]
+pub struct ScheduleArgs {
+    /// karras, logsnr, time-uniform, discrete or flow
+    #[arg(long, alias = "schedule_type", value_name = "NAME")]
+    pub schedule: Option<String>,
+    /// Exponent of the karras (7), time-uniform (1) and discrete (1) rules
+    #[arg(long, alias = "schedule_rho")]
+    pub rho: Option<f64>,
+    /// Smallest noise level [the model's]
+    #[arg(long, alias = "sigma_min", allow_negative_numbers = true)]
+    pub sigma_min: Option<f64>,
+    /// Largest noise level [the model's]
+    #[arg(long, alias = "sigma_max", allow_negative_numbers = true)]
+    pub sigma_max: Option<f64>,
+    /// An explicit, strictly decreasing grid
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',', num_args = 1, allow_negative_numbers = true)]
+    pub sigmas: Option<Vec<f64>>,
+    /// Noise table of the discrete rule: sd15 or lsun-ldm
+    #[arg(long, value_name = "NAME")]
+    pub beta_table: Option<String>,
+    /// Shift of the flow rule [1]
+    #[arg(long)]
+    pub shift: Option<f64>,
+    /// Image size in pixels from which the flow rule takes its shift
+    #[arg(long, value_name = "PIXELS")]
+    pub image_size: Option<usize>,
+}
+
+impl ScheduleArgs {
+    /// The library's description.
+    pub fn spec(&self) -> ScheduleSpec {
+        ScheduleSpec {
+            schedule: self.schedule.clone(),
+            rho: self.rho,
+            sigma_min: self.sigma_min,
+            sigma_max: self.sigma_max,
+            sigmas: self.sigmas.clone(),
+            beta_table: self.beta_table.clone(),
+            shift: self.shift,
+            image_size: self.image_size,
+        }
+    }
+}
+
+/// Which solver.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Solver")]
+pub struct SolverArgs {
+    /// Name (see 'dyweight list solvers') [dyweight with --weights, else ipndm]
+    #[arg(long, value_name = "NAME")]
+    pub solver: Option<String>,
+    /// Order [the method's highest]
+    #[arg(long, alias = "max_order")]
+    pub order: Option<usize>,
+    /// What dpmpp and unipc extrapolate: x0 or eps [x0]
+    #[arg(long, value_name = "x0|eps")]
+    pub predict: Option<String>,
+    /// Lower the order of dpmpp and unipc towards the end [true]
+    #[arg(long, alias = "lower_order_final", value_name = "BOOL")]
+    pub lower_order_final: Option<bool>,
+    /// B(h) of unipc: bh1 or bh2 [bh2]
+    #[arg(long, value_name = "bh1|bh2")]
+    pub variant: Option<String>,
+    /// Where dpm2 puts its middle [0.5]
+    #[arg(long)]
+    pub r: Option<f64>,
+    /// Dynamic thresholding of dpmpp's and unipc's data predictions [false]
+    #[arg(long, value_name = "BOOL")]
+    pub threshold: Option<bool>,
+}
+
+impl SolverArgs {
+    /// The library's description under the name `solver`.
+    pub fn spec(&self, solver: &str) -> Result<SolverSpec> {
+        let predict = self.predict.as_deref().map(|p| match p {
+            "x0" => Ok(Predict::Data),
+            "eps" => Ok(Predict::Noise),
+            other => Err(unknown("prediction", other, &["x0", "eps"])),
+        });
+        let variant = self.variant.as_deref().map(|v| match v {
+            "bh1" => Ok(Variant::Bh1),
+            "bh2" => Ok(Variant::Bh2),
+            other => Err(unknown("variant", other, &["bh1", "bh2"])),
+        });
+        Ok(SolverSpec {
+            solver: solver.into(),
+            order: self.order,
+            predict: predict.transpose()?,
+            lower_order_final: self.lower_order_final,
+            variant: variant.transpose()?,
+            r: self.r,
+            threshold: self.threshold,
+        })
+    }
+}
+
+/// An unknown name with the ones that would have worked.
+pub fn unknown(kind: &'static str, name: &str, known: &[&str]) -> Error {
+    Error::UnknownName { kind, name: name.into(), known: known.iter().map(|k| k.to_string()).collect() }
+}
+
+/// How long the grid is.
+#[derive(Args, Clone, Copy, Default)]
+#[group(multiple = false)]
+pub struct BudgetArgs {
+    /// Network calls per sample; the grid follows
+    #[arg(long)]
+    pub nfe: Option<usize>,
+    /// Intervals of the grid
+    #[arg(long)]
+    pub steps: Option<usize>,
+}
+
+impl BudgetArgs {
+    /// The budget, if one was given.
+    pub fn budget(self) -> Option<Budget> {
+        self.nfe.map(Budget::Nfe).or(self.steps.map(Budget::Steps))
+    }
+}

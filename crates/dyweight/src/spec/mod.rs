@@ -1,0 +1,15 @@
+//! Plain descriptions, and the only place where names and files become objects.
+
+pub mod budget;
+pub mod learned;
+pub mod model;
+pub mod schedule;
+pub mod seeds;
+pub mod solver;
+
+pub use budget::Budget;
+pub use learned::Learned;
+pub use model::{LoadedModel, ModelSpec};
+pub use schedule::ScheduleSpec;
+pub use seeds::Seeds;
+pub use solver::{METHODS, SolverSpec};

@@ -1,0 +1,64 @@
+//! Lists of seeds: `0-63`, `7`, `0-3,10,20-29`.
+
+use crate::error::{Error, Result};
+use std::ops::RangeInclusive;
+
+/// Seeds in the order given, kept as ranges: a million seeds cost nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seeds(Vec<RangeInclusive<u64>>);
+
+/// More samples than anyone makes in one run; guards against a typing error that would fill the disk.
+const MOST: u64 = 100_000_000;
+
+impl Seeds {
+    /// Reads a list.
+    pub fn parse(text: &str) -> Result<Self> {
+        let bad = |expected: &str| Error::BadValue { name: "seeds", value: text.into(), expected: expected.into() };
+        let mut ranges = Vec::new();
+        let mut total = 0u64;
+        for part in text.split(',') {
+            let (low, high) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
+            let number = |s: &str| s.trim().parse::<u64>().map_err(|_| bad("expected a list such as 0-63 or 1,2,5-9"));
+            let (low, high) = (number(low)?, number(high)?);
+            if low > high {
+                return Err(bad("a range must not run backwards"));
+            }
+            total = total.saturating_add((high - low).saturating_add(1));
+            ranges.push(low..=high);
+        }
+        if total > MOST {
+            return Err(bad("more than 100 million seeds"));
+        }
+        Ok(Self(ranges))
+    }
+
+    /// Number of seeds.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|r| (r.end() - r.start() + 1) as usize).sum()
+    }
+
+    /// True if there are none, which a parsed list never is.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        self.0.iter().cloned().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_ranges() {
+        let seeds = Seeds::parse("0-3, 10,20-21").unwrap();
+        assert_eq!(seeds.iter().collect::<Vec<_>>(), [0, 1, 2, 3, 10, 20, 21]);
+        assert_eq!(seeds.len(), 7);
+        for bad in ["", "a", "3-1", "-1", "1-", "0-99999999999", "1,,2", "18446744073709551616"] {
+            assert!(Seeds::parse(bad).is_err(), "{bad}");
+        }
+    }
+}
