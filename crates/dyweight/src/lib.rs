@@ -1,6 +1,7 @@
 //! Few-step diffusion sampling: handcrafted and learned ODE solvers for pretrained diffusion and flow models.
 #![forbid(unsafe_code)]
 
+pub mod checkpoint;
 pub mod error;
 pub mod tensor;
 
