@@ -1,6 +1,7 @@
 //! Few-step diffusion sampling: handcrafted and learned ODE solvers for pretrained diffusion and flow models.
 #![forbid(unsafe_code)]
 
+pub mod checkpoint;
 pub mod coeff;
 pub mod denoiser;
 pub mod error;
@@ -10,6 +11,7 @@ pub mod path;
 pub mod sample;
 pub mod schedule;
 pub mod solver;
+pub mod spec;
 pub mod tensor;
 
 pub use error::{Error, Result};

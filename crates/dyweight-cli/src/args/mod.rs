@@ -34,7 +34,11 @@ fn sample_shape(given: &[usize]) -> Result<[usize; 3]> {
         Ok(shape) if fits => Ok(shape),
         _ => {
             let value = given.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-            Err(Error::BadValue { name: "shape", value, expected: "three positive numbers: channels,height,width".into() })
+            Err(Error::BadValue {
+                name: "shape",
+                value,
+                expected: "three positive numbers: channels,height,width".into(),
+            })
         }
     }
 }
@@ -70,6 +74,11 @@ pub struct ScheduleArgs {
 }
 
 impl ScheduleArgs {
+    /// True if nothing was said about the schedule.
+    pub fn is_default(&self) -> bool {
+        self.spec() == ScheduleSpec::default()
+    }
+
     /// The library's description.
     pub fn spec(&self) -> ScheduleSpec {
         ScheduleSpec {
@@ -107,7 +116,7 @@ pub struct SolverArgs {
     /// Where dpm2 puts its middle [0.5]
     #[arg(long)]
     pub r: Option<f64>,
-    /// Dynamic thresholding of dpmpp's and unipc's data predictions [false]
+    /// Dynamic thresholding of dpmpp's and unipc's data predictions [true unless the model is a flow]
     #[arg(long, value_name = "BOOL")]
     pub threshold: Option<bool>,
 }

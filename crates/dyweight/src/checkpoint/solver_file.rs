@@ -139,8 +139,8 @@ impl SolverFile {
     /// Reads the bytes of a file and checks it; what is derived is derived anew.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let reason = |e: &dyn std::fmt::Display| e.to_string().chars().take(200).collect::<String>();
-        let mut file: Self = serde_json::from_slice(bytes)
-            .map_err(|e| Malformed::Json { what: "solver file", reason: reason(&e) })?;
+        let mut file: Self =
+            serde_json::from_slice(bytes).map_err(|e| Malformed::Json { what: "solver file", reason: reason(&e) })?;
         let inconsistent = |problem: String| Err(Malformed::Inconsistent { problem });
         if file.format != FORMAT {
             return inconsistent(format!("format is '{}', not '{FORMAT}'", reason(&file.format)));

@@ -76,7 +76,7 @@ impl Mixture {
             (0..16).map(move |i| {
                 let u = (i as f64 + 1.0) / 16.0;
                 let angle = 3.6 * u + turn;
-                (vec![u * angle.cos(), u * angle.sin()], 0.025 + 0.03 * u, 0.5 + u)
+                (vec![0.8 * u * angle.cos(), 0.8 * u * angle.sin()], 0.02 + 0.025 * u, 0.5 + u)
             })
         };
         Self::new(arm(0.0).chain(arm(std::f64::consts::PI)).collect()).expect("the spiral is a mixture")

@@ -1,7 +1,6 @@
 //! Learned coefficients from whatever holds them: a solver file, a preset, a tensor file.
 
-use crate::checkpoint::presets;
-use crate::checkpoint::{Format, SolverFile, TensorFile, read_file, sniff};
+use crate::checkpoint::{Format, Presets, SolverFile, TensorFile, read_file, sniff};
 use crate::error::{Error, Malformed, Result};
 use crate::solver::{DyWeight, Rows, Scales};
 use std::path::Path;
@@ -23,18 +22,21 @@ impl Learned {
     /// Reads `preset:NAME`, the path of a solver file, or the path of a safetensors file with `weights` and `time_scale`.
     pub fn open(source: &str) -> Result<Self> {
         if let Some(name) = source.strip_prefix("preset:") {
-            return Ok(Self::of_file(presets::solver_file(name)?));
+            return Ok(Self::of_file(Presets::official()?.find(name)?.solver_file()?));
         }
         let path = Path::new(source);
-        if !path.exists() && presets::names().iter().any(|n| n == source) {
-            return Ok(Self::of_file(presets::solver_file(source)?));
+        if !path.exists() && !source.contains(['/', '.']) {
+            return Ok(Self::of_file(Presets::official()?.find(source)?.solver_file()?));
         }
         let bytes = read_file(path, LARGEST)?;
         let named = |problem: Malformed| Error::malformed(path, problem);
         match sniff(&bytes) {
             Format::Safetensors => Self::of_tensors(path, &TensorFile::parse(bytes).map_err(named)?),
-            Format::Json => Ok(Self::of_file(SolverFile::parse(&bytes).map_err(named)?)),
-            _ => Err(named(Malformed::Format { expected: "a solver file (JSON) or a safetensors file with 'weights'" })),
+            Format::SolverFile | Format::Json => Ok(Self::of_file(SolverFile::parse(&bytes).map_err(named)?)),
+            other => {
+                let expected = "a solver file or a safetensors file with 'weights'";
+                Err(named(Malformed::Format { expected, found: other.describe() }))
+            }
         }
     }
 
@@ -53,7 +55,8 @@ impl Learned {
             return Err(shape(path, "weights", &[steps.max(1), steps.max(1)], weights.shape()));
         }
         let values = weights.to_f64();
-        let rows = values.chunks(steps).enumerate().map(|(i, row)| absolute_row(path, i, row)).collect::<Result<_>>()?;
+        let rows =
+            values.chunks(steps).enumerate().map(|(i, row)| absolute_row(path, i, row)).collect::<Result<_>>()?;
         let scales = match file.tensors.get("time_scale") {
             Some(scales) if scales.shape().len() == 1 => scales.to_f64(),
             Some(scales) => return Err(shape(path, "time_scale", &[steps], scales.shape())),

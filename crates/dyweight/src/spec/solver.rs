@@ -1,5 +1,6 @@
 //! A solver from its name and options.
 
+use crate::denoiser::Prediction;
 use crate::error::{Error, Result};
 use crate::solver::{Deis, DeisMode, Dpm2, DpmPp, Heun, Ipndm, IpndmV, Predict, Solver, UniPc, Variant};
 
@@ -79,9 +80,13 @@ impl SolverSpec {
         })
     }
 
-    /// The solver. `dyweight` is not built here: it needs weights.
-    pub fn build(&self) -> Result<Box<dyn Solver>> {
+    /// The solver for a kind of prediction. `dyweight` is not built here: it needs weights.
+    ///
+    /// Data predictions of images in [−1, 1] are thresholded unless told otherwise, as the released solvers do; a flow's
+    /// latents have no such range.
+    pub fn build(&self, prediction: Prediction) -> Result<Box<dyn Solver>> {
         let method = self.method()?;
+        let threshold = self.threshold.unwrap_or(prediction == Prediction::Denoised);
         self.refuse_foreign_options(method)?;
         let order = self.order.or(method.highest_order).unwrap_or(1);
         Ok(match method.name {
@@ -95,20 +100,22 @@ impl SolverSpec {
             "dpmpp" => Box::new(
                 DpmPp::new(order)?
                     .predict(self.predict.unwrap_or_default())
-                    .threshold(self.threshold.unwrap_or(false))
+                    .threshold(threshold)
                     .lower_order_final(self.lower_order_final.unwrap_or(true)),
             ),
             "unipc" => Box::new(
                 UniPc::new(order)?
                     .predict(self.predict.unwrap_or_default())
-                    .threshold(self.threshold.unwrap_or(false))
+                    .threshold(threshold)
                     .variant(self.variant.unwrap_or_default())
                     .lower_order_final(self.lower_order_final.unwrap_or(true)),
             ),
             _ => {
                 return Err(Error::Conflict {
                     problem: format!("solver {} has no coefficients of its own", method.name),
-                    hint: "give --weights: a solver file, preset:NAME (see 'dyweight list presets') or a safetensors file".into(),
+                    hint:
+                        "give --weights: a solver file, preset:NAME (see 'dyweight list presets') or a safetensors file"
+                            .into(),
                 });
             }
         })
@@ -143,15 +150,15 @@ mod tests {
     #[test]
     fn every_method_is_built_by_name_and_foreign_options_are_refused() {
         for method in METHODS.iter().filter(|m| m.name != "dyweight") {
-            assert!(SolverSpec::named(method.name).build().is_ok(), "{}", method.name);
+            assert!(SolverSpec::named(method.name).build(Prediction::Denoised).is_ok(), "{}", method.name);
             let spec = SolverSpec { order: Some(9), ..SolverSpec::named(method.name) };
-            assert!(spec.build().is_err(), "{}", method.name);
+            assert!(spec.build(Prediction::Denoised).is_err(), "{}", method.name);
             let spec = SolverSpec { variant: Some(Variant::Bh1), ..SolverSpec::named(method.name) };
-            assert_eq!(spec.build().is_ok(), method.name == "unipc");
+            assert_eq!(spec.build(Prediction::Denoised).is_ok(), method.name == "unipc");
         }
-        assert!(SolverSpec::named("ddim").build().is_ok());
-        assert!(SolverSpec::named("dyweight").build().is_err());
-        let hint = SolverSpec::named("ipdnm").build().err().and_then(|e| e.hint()).unwrap();
+        assert!(SolverSpec::named("ddim").build(Prediction::Denoised).is_ok());
+        assert!(SolverSpec::named("dyweight").build(Prediction::Denoised).is_err());
+        let hint = SolverSpec::named("ipdnm").build(Prediction::Denoised).err().and_then(|e| e.hint()).unwrap();
         assert!(hint.contains("did you mean 'ipndm'"), "{hint}");
     }
 }

@@ -1,0 +1,93 @@
+//! `dyweight list`.
+
+use crate::ui;
+use clap::{Args, ValueEnum};
+use dyweight::Result;
+use dyweight::checkpoint::Presets;
+use dyweight::schedule::BetaTable;
+use dyweight::spec::METHODS;
+use dyweight::spec::model::BUILT_IN;
+use serde_json::json;
+
+/// What to list.
+#[derive(Args)]
+pub struct ListArgs {
+    /// What to list
+    what: What,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    Models,
+    Solvers,
+    Schedules,
+    Presets,
+}
+
+const SCHEDULES: &[(&str, &str)] = &[
+    ("karras", "polynomial with exponent --rho (7): the EDM grid"),
+    ("logsnr", "geometric: uniform in ln sigma"),
+    ("time-uniform", "polynomial with exponent --rho (1) in the time of a fitted VP process"),
+    ("discrete", "polynomial with exponent --rho (1) in the time index of --beta-table"),
+    ("flow", "flow matching from 1 to 0 with --shift or --image-size"),
+    ("explicit", "the list given with --sigmas"),
+];
+
+/// Runs the command.
+pub fn run(args: &ListArgs) -> Result<()> {
+    let rows = match args.what {
+        What::Models => pairs(&["model", "what it is"], BUILT_IN),
+        What::Solvers => solvers(),
+        What::Schedules => pairs(&["schedule", "what it is"], SCHEDULES),
+        What::Presets => presets()?,
+    };
+    if args.json {
+        let (heading, body) = rows.split_first().map_or((&[][..], &[][..]), |(h, b)| (h.as_slice(), b));
+        let object = |row: &Vec<String>| heading.iter().zip(row).map(|(k, v)| (k.clone(), json!(v))).collect();
+        let list: Vec<serde_json::Map<_, _>> = body.iter().map(object).collect();
+        ui::print_json(&json!(list));
+        return Ok(());
+    }
+    ui::table(&rows);
+    match args.what {
+        What::Presets => {
+            let credit = &Presets::official()?.credit;
+            eprintln!("\ncoefficients of {} ({}), {}", credit.title, credit.venue, credit.authors);
+            eprintln!("use with: dyweight sample --weights preset:NAME …");
+        }
+        What::Schedules => eprintln!("\nbeta tables: {}", BetaTable::NAMES.join(", ")),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn pairs(heading: &[&str; 2], list: &[(&str, &str)]) -> Vec<Vec<String>> {
+    let body = list.iter().map(|(a, b)| vec![a.to_string(), b.to_string()]);
+    std::iter::once(heading.map(String::from).to_vec()).chain(body).collect()
+}
+
+fn solvers() -> Vec<Vec<String>> {
+    let heading = ["solver", "alias", "orders", "options", "what it is"].map(String::from).to_vec();
+    let body = METHODS.iter().map(|m| {
+        let orders = m.highest_order.map_or("-".into(), |h| format!("1-{h}"));
+        let options = if m.options.is_empty() { "-".into() } else { m.options.join(",") };
+        vec![m.name.into(), m.alias.unwrap_or("-").into(), orders, options, m.summary.into()]
+    });
+    std::iter::once(heading).chain(body).collect()
+}
+
+fn presets() -> Result<Vec<Vec<String>>> {
+    let heading = ["preset", "data", "nfe", "steps", "window", "afs", "schedule"].map(String::from).to_vec();
+    let body = Presets::official()?.presets.iter().map(|p| {
+        let c = &p.coefficients;
+        let schedule = c.schedule.rho.map_or(c.schedule.kind.clone(), |r| format!("{} {r}", c.schedule.kind));
+        let dataset = c.dataset.clone().unwrap_or_default();
+        let numbers = [c.nfe, c.steps, c.window].map(|n| n.to_string());
+        [vec![p.name.clone(), dataset], numbers.to_vec(), vec![if c.afs { "yes" } else { "no" }.into(), schedule]]
+            .concat()
+    });
+    Ok(std::iter::once(heading).chain(body).collect())
+}

@@ -1,0 +1,6 @@
+//! One file per command.
+
+pub mod convert;
+pub mod inspect;
+pub mod list;
+pub mod sample;

@@ -1,0 +1,115 @@
+//! Released coefficients as solver files.
+
+use super::official::{self, OfficialCoefficients};
+use super::presets::Preset;
+use super::solver_file::{ModelIdentity, Parts, SolverFile};
+use crate::denoiser::Prediction;
+use crate::error::{Error, Result};
+use crate::schedule::{BetaTable, Schedule, Shift};
+use serde_json::json;
+
+/// Noise levels of the EDM pixel models.
+const EDM: (f64, f64) = (0.002, 80.0);
+/// Levels of the released Stable Diffusion wrapper, which computes them in f32; the one preset that is not on the discrete
+/// grid was made with these.
+const STABLE_DIFFUSION_F32: (f64, f64) = (0.029167532920837402, 14.614641189575195);
+/// FLUX coefficients were learned at 512×512 pixels.
+const FLUX_PIXELS: usize = 512;
+
+impl OfficialCoefficients {
+    /// The same coefficients as a solver file.
+    pub fn solver_file(&self) -> Result<SolverFile> {
+        let guided = self.guidance.kind.as_deref() == Some("cfg");
+        let latent_table = || if guided { BetaTable::stable_diffusion() } else { BetaTable::lsun_ldm() };
+        let (prediction, schedule, range) = match self.schedule.kind.as_str() {
+            "polynomial" => {
+                let range = if guided { STABLE_DIFFUSION_F32 } else { EDM };
+                (Prediction::Denoised, Schedule::Karras { rho: self.rho()? }, range)
+            }
+            "discrete" => {
+                let table = latent_table();
+                let range = table.range();
+                (Prediction::Denoised, Schedule::Discrete { table, rho: self.rho()? }, range)
+            }
+            "flux_shift" => {
+                let shift = Shift::for_image(FLUX_PIXELS, FLUX_PIXELS);
+                (Prediction::Velocity, Schedule::Flow { shift }, (0.0, 1.0))
+            }
+            other => {
+                let known = ["polynomial", "discrete", "flux_shift"].map(String::from).to_vec();
+                return Err(Error::UnknownName { kind: "released schedule", name: other.into(), known });
+            }
+        };
+        let row = |(i, row): (usize, &Vec<f64>)| row[(i + 1).saturating_sub(self.window)..=i].to_vec();
+        let mut file = SolverFile::new(Parts {
+            weights: self.weights.iter().enumerate().map(row).collect(),
+            time_scale: self.time_scale.clone(),
+            afs: self.afs,
+            time_shift: true,
+            prediction,
+            schedule,
+            range,
+            nfe: self.nfe,
+        })?;
+        file.guidance =
+            matches!(self.guidance.kind.as_deref(), Some("cfg" | "distilled")).then_some(self.guidance.rate);
+        file.model = ModelIdentity { name: self.dataset.clone().unwrap_or_default(), sha256: None };
+        file.training = training_facts(&self.training);
+        Ok(file)
+    }
+
+    fn rho(&self) -> Result<f64> {
+        self.schedule.rho.ok_or_else(|| Error::BadValue {
+            name: "rho",
+            value: "missing".into(),
+            expected: format!("the released schedule '{}' has an exponent", self.schedule.kind),
+        })
+    }
+}
+
+fn training_facts(training: &official::Training) -> serde_json::Map<String, serde_json::Value> {
+    let facts = [
+        ("teacher", json!(training.teacher)),
+        ("teacher_points", json!(training.teacher_points)),
+        ("teacher_order", json!(training.max_order)),
+        ("loss", json!(training.loss)),
+    ];
+    facts.into_iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.into(), v)).collect()
+}
+
+impl Preset {
+    /// The preset as a solver file, with its source.
+    pub fn solver_file(&self) -> Result<SolverFile> {
+        let mut file = self.coefficients.solver_file()?;
+        file.training.insert("source".into(), json!(self.source));
+        file.training.insert("provenance".into(), json!(self.provenance));
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::checkpoint::{Presets, SolverFile};
+
+    #[test]
+    fn every_preset_reproduces_its_times() {
+        for preset in &Presets::official().unwrap().presets {
+            let file = preset.solver_file().unwrap();
+            let grid = file.grid().unwrap();
+            for (name, ours, stored) in
+                [("grid", grid.sigmas(), &preset.grid), ("times", &file.realised_times, &preset.realised_times)]
+            {
+                assert_eq!(ours.len(), stored.len());
+                for (a, b) in ours.iter().zip(stored) {
+                    assert!((a - b).abs() < 1e-9 * preset.grid[0], "{} {name}: {a} is not {b}", preset.name);
+                }
+            }
+            for (a, b) in file.network_levels.iter().zip(&preset.network_times) {
+                assert_eq!(a.is_some(), b.is_some(), "{}", preset.name);
+                assert!((a.unwrap_or(0.0) - b.unwrap_or(0.0)).abs() < 1e-9 * preset.grid[0], "{}", preset.name);
+            }
+            assert!(file.to_bytes().len() < 4096, "{}: {} bytes", preset.name, file.to_bytes().len());
+            assert_eq!(SolverFile::parse(&file.to_bytes()).unwrap(), file);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Torch files: zip archives (`.pt`, `.pth`, `.ckpt`) and legacy streams, as named tensors and plain values.
+//!
+//! ```text
+//! zip     <root>/data.pkl · <root>/data/<key> · …       root of any name
+//! legacy  see [`legacy`]
+//! ```
+//!
+//! Promises: nothing is executed; shapes, strides and offsets are checked against the storages; tensors share the
+//! file's buffer where they are contiguous, and together take no more than a small multiple of the file.
+
+pub(crate) mod legacy;
+pub(crate) mod storage;
+pub(crate) mod tensor;
+pub(crate) mod walk;
+
+use super::bytes::SharedBytes;
+use super::pickle::{self, Graph};
+use super::stored::StoredTensor;
+use super::zip::Archive;
+use crate::error::{Error, Malformed, Result};
+use serde_json::{Map, Value};
+use std::path::Path;
+use storage::Externals;
+use tensor::TensorReader;
+
+/// What a torch file holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TorchFile {
+    /// Tensors by dot-joined names, in file order. Where the file has a `state_dict`, only its tensors, without that
+    /// prefix.
+    pub tensors: Vec<(String, StoredTensor)>,
+    /// Numbers, texts and lists of the outermost dictionary.
+    pub values: Map<String, Value>,
+    /// Names the pickle mentions.
+    pub globals: Vec<String>,
+}
+
+impl TorchFile {
+    /// Reads a zip archive or a legacy stream.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = super::read_file(path, u64::MAX)?;
+        Self::parse(bytes).map_err(|problem| Error::malformed(path, problem))
+    }
+
+    /// Reads the bytes of a zip archive or a legacy stream; the tensors share them.
+    pub fn parse(file: SharedBytes) -> Result<Self, Malformed> {
+        if legacy::is_legacy(&file) {
+            let (graph, externals) = legacy::parse(&file)?;
+            return Self::collect(&graph, &file, externals, file.len());
+        }
+        let size = file.len();
+        let archive = Archive::open(file)?;
+        let root = data_root(&archive).ok_or_else(|| Malformed::Missing { name: "data.pkl".into() })?;
+        if archive.read(&format!("{root}/byteorder"))?.is_some_and(|order| *order == *b"big") {
+            return Err(Malformed::BigEndian);
+        }
+        let missing = || Malformed::Missing { name: format!("{root}/data.pkl") };
+        let data = archive.read(&format!("{root}/data.pkl"))?.ok_or_else(missing)?;
+        let graph = pickle::parse_all(&data)?;
+        let externals = Externals::Members { archive, root, read: Default::default() };
+        Self::collect(&graph, &data, externals, size)
+    }
+
+    fn collect(graph: &Graph<'_>, buffer: &SharedBytes, externals: Externals, size: usize) -> Result<Self, Malformed> {
+        let root = graph.root();
+        let inner = graph.get(root, "state_dict").filter(|id| graph.as_dict(*id).is_some()).unwrap_or(root);
+        let tensors = walk::collect(TensorReader::new(graph, buffer, externals, size), inner)?;
+        let values = match pickle::to_json(graph, root, buffer)? {
+            Some(Value::Object(values)) => values,
+            _ => Map::new(),
+        };
+        Ok(Self { tensors, values, globals: graph.global_names() })
+    }
+
+    /// A tensor that must be there.
+    pub fn tensor(&self, name: &str) -> Result<&StoredTensor, Malformed> {
+        let found = self.tensors.iter().find(|(n, _)| n == name).map(|(_, tensor)| tensor);
+        found.ok_or_else(|| Malformed::Missing { name: name.into() })
+    }
+}
+
+/// The directory of an archive that holds the pickle.
+pub(crate) fn data_root(archive: &Archive) -> Option<String> {
+    archive.names().find_map(|name| name.strip_suffix("/data.pkl")).map(String::from)
+}
