@@ -9,15 +9,18 @@
 //! channel axes exchanged. Its weights are packed when a gradient is first asked for.
 //!
 //! **Which algorithm.** [`ConvAlgo`] is a wish. Winograd applies to 3×3 kernels of stride 1 and is taken for a given
-//! output size only where it saves multiplications; everything else is direct. The choice
+//! output size only where it saves multiplications ([`ConvSpec::algo_for`]); everything else is direct. The choice
 //! depends on the layer and the image size, never on the batch.
 
 mod direct;
 mod spec;
+mod winograd;
 
 use std::sync::OnceLock;
 
+use spec::Plan;
 pub use spec::{ConvAlgo, ConvSpec, Padding};
+use winograd::{F2, F4};
 
 use crate::act::{Act, Shape};
 use crate::error::{Result, check_len};
@@ -92,7 +95,7 @@ impl Conv2d {
         let epilogue = Epilogue { bias: None, residual: residual.map(Act::data), scale };
         let weights = self.turned.get_or_init(|| self.turn_weights());
         let plan = self.spec.gradient_plan(input_size);
-        direct::convolve(gy, weights, &plan, shape, epilogue)
+        correlate(gy, weights, &plan, shape, epilogue)
     }
 
     fn check_residual(&self, residual: Option<&Act>, shape: Shape) {
@@ -104,7 +107,7 @@ impl Conv2d {
     fn run_forward(&self, x: &Act, epilogue: Epilogue<'_>) -> Act {
         assert_eq!(x.shape().c, self.spec.in_channels, "channels of a convolution's input");
         let shape = x.shape().with_size(self.output_size(x.size())).with_channels(self.spec.out_channels);
-        direct::convolve(x, &self.weights, &self.spec.forward_plan(x.size()), shape, epilogue)
+        correlate(x, &self.weights, &self.spec.forward_plan(x.size()), shape, epilogue)
     }
 
     /// The kernel turned by 180° with channel axes exchanged.
@@ -115,5 +118,14 @@ impl Conv2d {
             let (tap, o) = (taps - 1 - k / out_channels, k % out_channels);
             self.weights.entry(tap * in_channels + c, o)
         })
+    }
+}
+
+/// Runs a planned correlation by the algorithm that suits it.
+fn correlate(x: &Act, weights: &Packed, plan: &Plan, shape: Shape, epilogue: Epilogue<'_>) -> Act {
+    match plan.algo_for(x.shape().c, [shape.h, shape.w]) {
+        ConvAlgo::Winograd4 => winograd::convolve::<F4, 6, 4>(x, weights, plan, shape, epilogue),
+        ConvAlgo::Winograd2 => winograd::convolve::<F2, 4, 2>(x, weights, plan, shape, epilogue),
+        ConvAlgo::Direct => direct::convolve(x, weights, plan, shape, epilogue),
     }
 }

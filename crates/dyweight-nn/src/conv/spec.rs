@@ -90,6 +90,11 @@ impl ConvSpec {
         [(h + top + bottom - kh) / self.stride[0] + 1, (w + left + right - kw) / self.stride[1] + 1]
     }
 
+    /// The algorithm the forward pass takes for an image of this size.
+    pub fn algo_for(&self, input: [usize; 2]) -> ConvAlgo {
+        self.forward_plan(input).algo_for(self.in_channels, self.output_size(input))
+    }
+
     /// The forward pass on an image of this size.
     pub(super) fn forward_plan(&self, [h, w]: [usize; 2]) -> Plan {
         let Padding { top, bottom, left, right } = self.padding;
@@ -118,6 +123,29 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    /// The algorithm for this many input channels and this output size: the wish, unless it does not apply or a simpler
+    /// one needs no more multiplications (counted with what the transforms cost besides).
+    pub(super) fn algo_for(&self, channels: usize, [h, w]: [usize; 2]) -> ConvAlgo {
+        /// With fewer channels to sum over, transforms outweigh products.
+        const FEWEST_CHANNELS: usize = 8;
+        let applies = self.kernel == [3; 2] && self.stride == [1; 2] && self.spacing == [1; 2];
+        if !applies || channels < FEWEST_CHANNELS {
+            return ConvAlgo::Direct;
+        }
+        let cost = |algo: &ConvAlgo| match algo {
+            ConvAlgo::Direct => 10 * 9 * h * w,
+            ConvAlgo::Winograd2 => 12 * 16 * h.div_ceil(2) * w.div_ceil(2),
+            ConvAlgo::Winograd4 => 13 * 36 * h.div_ceil(4) * w.div_ceil(4),
+        };
+        // From the most accurate on; an equal cost does not make up for a larger error.
+        let candidates: &[ConvAlgo] = match self.algo {
+            ConvAlgo::Direct => &[ConvAlgo::Direct],
+            ConvAlgo::Winograd2 => &[ConvAlgo::Direct, ConvAlgo::Winograd2],
+            ConvAlgo::Winograd4 => &[ConvAlgo::Direct, ConvAlgo::Winograd2, ConvAlgo::Winograd4],
+        };
+        *candidates.iter().min_by_key(|algo| cost(algo)).expect("at least one candidate")
+    }
+
     /// Whether every output pixel depends on the one input pixel in its place.
     pub(super) fn is_pointwise(&self) -> bool {
         self.kernel == [1; 2] && self.stride == [1; 2] && self.spacing == [1; 2]
