@@ -1,0 +1,178 @@
+//! Matrices of one head, as rows somewhere in an activation, and what is done with them.
+
+use std::marker::PhantomData;
+
+use crate::act::Act;
+use crate::activation::exp;
+use crate::gemm::{Epilogue, Grid, Packed, PanelProduct, Segments};
+use crate::isa::Isa;
+
+/// Channels `first..first + channels` of an activation.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<'a> {
+    pub(super) act: &'a Act,
+    pub(super) first: usize,
+    pub(super) channels: usize,
+}
+
+impl<'a> Operand<'a> {
+    pub(super) fn whole(act: &'a Act) -> Self {
+        Self { act, first: 0, channels: act.shape().c }
+    }
+
+    pub(super) fn tokens(&self) -> usize {
+        self.act.shape().pixels()
+    }
+
+    /// One head of one sample.
+    pub(super) fn head(&self, sample: usize, head: usize, width: usize) -> Matrix<'a> {
+        let first = self.first + head * width;
+        Matrix { data: self.act.sample(sample), first, stride: self.act.shape().c, rows: self.tokens(), width }
+    }
+}
+
+/// Channels of an activation to be written, by tasks that share it.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    data: *mut f32,
+    first: usize,
+    stride: usize,
+    tokens: usize,
+    lifetime: PhantomData<&'a mut Act>,
+}
+
+// SAFETY: writing through it is `unsafe`, with disjointness the caller's duty.
+unsafe impl Send for Target<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Target<'_> {}
+
+impl<'a> Target<'a> {
+    pub(super) fn whole(act: &'a mut Act) -> Self {
+        let shape = act.shape();
+        let (stride, tokens) = (shape.c, shape.pixels());
+        Self { data: act.data_mut().as_mut_ptr(), first: 0, stride, tokens, lifetime: PhantomData }
+    }
+
+    /// Three equal parts of the channels.
+    pub(super) fn thirds(act: &'a mut Act) -> [Self; 3] {
+        let channels = act.shape().c / 3;
+        let whole = Self::whole(act);
+        [0, 1, 2].map(|part| Self { first: part * channels, ..whole })
+    }
+
+    /// One head of one sample.
+    ///
+    /// # Safety
+    /// The sample and head must exist, and no two tasks may write the same head's rows at the same time.
+    pub(super) unsafe fn head(&self, sample: usize, head: usize, width: usize) -> MatrixMut<'a> {
+        let offset = sample * self.tokens * self.stride + self.first + head * width;
+        // SAFETY: within the activation by the caller's contract.
+        let data = unsafe { self.data.add(offset) };
+        MatrixMut { data, stride: self.stride, rows: self.tokens, width, lifetime: PhantomData }
+    }
+}
+
+/// Rows of `width` floats, `stride` apart.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix<'a> {
+    data: &'a [f32],
+    first: usize,
+    stride: usize,
+    rows: usize,
+    width: usize,
+}
+
+impl<'a> Matrix<'a> {
+    pub(super) fn contiguous(data: &'a [f32], width: usize) -> Self {
+        Self { data, first: 0, stride: width, rows: data.len() / width, width }
+    }
+
+    pub(super) fn packed(&self, isa: Isa) -> Packed {
+        Packed::new(isa, self.rows, self.width, |t, c| self.data[t * self.stride + self.first + c])
+    }
+
+    pub(super) fn packed_transposed(&self, isa: Isa) -> Packed {
+        Packed::new(isa, self.width, self.rows, |c, t| self.data[t * self.stride + self.first + c])
+    }
+
+    pub(super) fn rows_from(self, row: usize, count: usize) -> Self {
+        assert!(row + count <= self.rows, "rows {row}+{count} of {}", self.rows);
+        Self { first: self.first + row * self.stride, rows: count, ..self }
+    }
+}
+
+/// Rows to be written.
+pub(super) struct MatrixMut<'a> {
+    data: *mut f32,
+    stride: usize,
+    rows: usize,
+    width: usize,
+    lifetime: PhantomData<&'a mut [f32]>,
+}
+
+impl<'a> MatrixMut<'a> {
+    pub(super) fn contiguous(data: &'a mut [f32], width: usize) -> Self {
+        let rows = data.len() / width;
+        Self { data: data.as_mut_ptr(), stride: width, rows, width, lifetime: PhantomData }
+    }
+
+    pub(super) fn rows_from(self, row: usize, count: usize) -> Self {
+        assert!(row + count <= self.rows, "rows {row}+{count} of {}", self.rows);
+        // SAFETY: row `row` is one of this matrix's, or one past them when none are left.
+        let data = unsafe { self.data.add(row * self.stride) };
+        Self { data, rows: count, ..self }
+    }
+}
+
+/// `out = left·right`.
+pub(super) fn multiply(left: Matrix<'_>, right: &Packed, out: MatrixMut<'_>) {
+    assert_eq!((left.rows, left.width, right.columns()), (out.rows, right.depth(), out.width), "sizes of a product");
+    assert!(left.rows == 0 || left.first + (left.rows - 1) * left.stride + left.width <= left.data.len());
+    for panel in 0..right.panels() {
+        let product = PanelProduct {
+            input: left.data.as_ptr(),
+            input_rows: Grid { offset: left.first, ..Grid::contiguous(left.stride) },
+            segments: Segments::single(left.width),
+            rows: 0..left.rows,
+            panel: right.panel(panel),
+            output: out.data,
+            output_rows: Grid::contiguous(out.stride),
+            epilogue: Epilogue::NONE,
+        };
+        // SAFETY: sizes as asserted; `out` is exclusive for its lifetime.
+        unsafe { product.run(right.isa()) }
+    }
+}
+
+/// Turns `row` into `softmax(scale·row)`; returns `ln Σ e^{scale·row}`.
+#[inline(always)]
+pub(super) fn softmax_row(row: &mut [f32], scale: f32) -> f32 {
+    let largest = row.iter().fold(f32::NEG_INFINITY, |m, x| if *x > m { *x } else { m });
+    row.iter_mut().for_each(|x| *x = exp((*x - largest) * scale));
+    let total = sum(row);
+    let inverse = 1.0 / total;
+    row.iter_mut().for_each(|x| *x *= inverse);
+    largest * scale + total.ln()
+}
+
+/// Sum in sixteen interleaved parts: vector code with a fixed order.
+#[inline(always)]
+fn sum(row: &[f32]) -> f32 {
+    dot(row, row, |x, _| x)
+}
+
+/// `Σ f(a, b)` in sixteen interleaved parts.
+#[inline(always)]
+pub(super) fn dot(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
+    const PARTS: usize = 16;
+    let mut parts = [0.0; PARTS];
+    let (a_whole, a_rest) = a.as_chunks::<PARTS>();
+    let (b_whole, b_rest) = b.as_chunks::<PARTS>();
+    for (a, b) in a_whole.iter().zip(b_whole) {
+        for i in 0..PARTS {
+            parts[i] += f(a[i], b[i]);
+        }
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| f(*a, *b)).sum();
+    parts.iter().sum::<f32>() + rest
+}

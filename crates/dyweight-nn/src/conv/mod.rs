@@ -1,0 +1,131 @@
+//! Two-dimensional convolution (cross-correlation) of any kernel size, stride and padding.
+//!
+//! ```text
+//! y[i, j, o] = bias[o] + Σ_{a,b,c} w[o, c, a, b] · x[s·i + a − top, s·j + b − left, c]
+//! gx[u, v, c] = Σ over all (i, j, a, b, o) that read x[u, v, c] of w[o, c, a, b] · gy[i, j, o]
+//! ```
+//!
+//! The input gradient is again a convolution: of `gy`, spread out by the stride, with the kernel turned by 180° and its
+//! channel axes exchanged. Its weights are packed when a gradient is first asked for.
+//!
+//! **Which algorithm.** [`ConvAlgo`] is a wish. Winograd applies to 3×3 kernels of stride 1 and is taken for a given
+//! output size only where it saves multiplications ([`ConvSpec::algo_for`]); everything else is direct. The choice
+//! depends on the layer and the image size, never on the batch.
+
+mod direct;
+mod spec;
+mod winograd;
+
+use std::sync::OnceLock;
+
+use spec::Plan;
+pub use spec::{ConvAlgo, ConvSpec, Padding};
+use winograd::{F2, F4};
+
+use crate::act::{Act, Shape};
+use crate::error::{Result, check_len};
+use crate::gemm::{Epilogue, Packed};
+use crate::isa::Isa;
+
+/// A convolution layer with frozen weights.
+pub struct Conv2d {
+    spec: ConvSpec,
+    weights: Packed,
+    turned: OnceLock<Packed>,
+    bias: Option<Vec<f32>>,
+}
+
+impl Conv2d {
+    /// Packs `weight` (`[out, in, kh, kw]`, row-major) and `bias` (`[out]`).
+    pub fn new(spec: ConvSpec, weight: &[f32], bias: Option<&[f32]>) -> Result<Self> {
+        spec.check()?;
+        let ConvSpec { in_channels, out_channels, kernel: [kh, kw], .. } = spec;
+        let taps = kh * kw;
+        check_len("convolution weight", out_channels * in_channels * taps, weight.len())?;
+        if let Some(bias) = bias {
+            check_len("convolution bias", out_channels, bias.len())?;
+        }
+        let weights = Packed::new(Isa::active(), taps * in_channels, out_channels, |k, o| {
+            weight[(o * in_channels + k % in_channels) * taps + k / in_channels]
+        });
+        Ok(Self { spec, weights, turned: OnceLock::new(), bias: bias.map(<[f32]>::to_vec) })
+    }
+
+    /// What it was built from.
+    pub fn spec(&self) -> &ConvSpec {
+        &self.spec
+    }
+
+    /// Rows and columns of the output for an input's.
+    pub fn output_size(&self, input: [usize; 2]) -> [usize; 2] {
+        self.spec.output_size(input)
+    }
+
+    /// Bytes the packed weights take now (twice as many after the first gradient).
+    pub fn weight_bytes(&self) -> usize {
+        self.weights.bytes() + self.turned.get().map_or(0, Packed::bytes)
+    }
+
+    /// `conv(x) + bias`.
+    pub fn forward(&self, x: &Act) -> Act {
+        self.run_forward(x, Epilogue { bias: self.bias.as_deref(), ..Epilogue::NONE })
+    }
+
+    /// `(conv(x) + bias + residual)·scale` in one pass.
+    pub fn forward_residual(&self, x: &Act, residual: &Act, scale: f32) -> Act {
+        let residual = Some(residual);
+        self.check_residual(
+            residual,
+            x.shape().with_size(self.output_size(x.size())).with_channels(self.spec.out_channels),
+        );
+        self.run_forward(x, Epilogue { bias: self.bias.as_deref(), residual: residual.map(Act::data), scale })
+    }
+
+    /// Gradient of the input from that of the output; needs the input's rows and columns, nothing else.
+    pub fn backward(&self, gy: &Act, input_size: [usize; 2]) -> Act {
+        self.backward_residual(gy, input_size, None, 1.0)
+    }
+
+    /// `(convᵀ(gy) + residual)·scale` in one pass.
+    pub fn backward_residual(&self, gy: &Act, input_size: [usize; 2], residual: Option<&Act>, scale: f32) -> Act {
+        assert_eq!(gy.shape().c, self.spec.out_channels, "channels of a convolution's output gradient");
+        assert_eq!(gy.size(), self.output_size(input_size), "size of a convolution's output gradient");
+        let shape = gy.shape().with_size(input_size).with_channels(self.spec.in_channels);
+        self.check_residual(residual, shape);
+        let epilogue = Epilogue { bias: None, residual: residual.map(Act::data), scale };
+        let weights = self.turned.get_or_init(|| self.turn_weights());
+        let plan = self.spec.gradient_plan(input_size);
+        correlate(gy, weights, &plan, shape, epilogue)
+    }
+
+    fn check_residual(&self, residual: Option<&Act>, shape: Shape) {
+        if let Some(residual) = residual {
+            assert_eq!(residual.shape(), shape, "residual of a convolution");
+        }
+    }
+
+    fn run_forward(&self, x: &Act, epilogue: Epilogue<'_>) -> Act {
+        assert_eq!(x.shape().c, self.spec.in_channels, "channels of a convolution's input");
+        let shape = x.shape().with_size(self.output_size(x.size())).with_channels(self.spec.out_channels);
+        correlate(x, &self.weights, &self.spec.forward_plan(x.size()), shape, epilogue)
+    }
+
+    /// The kernel turned by 180° with channel axes exchanged.
+    fn turn_weights(&self) -> Packed {
+        let ConvSpec { in_channels, out_channels, kernel: [kh, kw], .. } = self.spec;
+        let taps = kh * kw;
+        Packed::new(self.weights.isa(), taps * out_channels, in_channels, |k, c| {
+            let (tap, o) = (taps - 1 - k / out_channels, k % out_channels);
+            self.weights.entry(tap * in_channels + c, o)
+        })
+    }
+}
+
+/// Runs a planned correlation by the algorithm that suits it.
+fn correlate(x: &Act, weights: &Packed, plan: &Plan, shape: Shape, epilogue: Epilogue<'_>) -> Act {
+    match plan.algo_for(x.shape().c, [shape.h, shape.w]) {
+        ConvAlgo::Winograd4 => winograd::convolve::<F4, 6, 4>(x, weights, plan, shape, epilogue),
+        ConvAlgo::Winograd2 => winograd::convolve::<F2, 4, 2>(x, weights, plan, shape, epilogue),
+        ConvAlgo::Direct => direct::convolve(x, weights, plan, shape, epilogue),
+    }
+}

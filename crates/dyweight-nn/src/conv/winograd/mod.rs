@@ -1,0 +1,208 @@
+//! Winograd's minimal filtering for 3×3 convolutions of stride 1 (Lavin & Gray 2016).
+//!
+//! ```text
+//! Y = Aᵀ [ (G g Gᵀ) ⊙ (Bᵀ d B) ] A             per tile of α×α inputs d and m×m outputs Y, α = m + 2
+//! ```
+//!
+//! Summed over input channels, the element-wise product is α² matrix products `[tiles, in]·[in, out]`. Three steps per
+//! stretch of tiles: transform the inputs (parallel over tiles); then, parallel over panels of output channels,
+//! transform the panel's weights, multiply, and transform the outputs.
+//!
+//! The weights are transformed anew in every call, from the same packed copy the direct algorithm uses: for T tiles this
+//! costs about 3/T of the products, and in exchange F(4×4) needs no memory of its own (4 times the weights otherwise) and
+//! small batches, which are bound by reading weights, read a quarter as much.
+//!
+//! Sums over channels run in rising order whatever the blocking, so blocking and threads change no bit.
+
+mod panel;
+mod tile;
+
+use super::spec::Plan;
+use crate::act::{Act, Shape};
+use crate::buffer::Buffer;
+use crate::gemm::{Epilogue, Packed};
+use crate::isa::Kernel;
+use crate::parallel::{Disjoint, for_each};
+use crate::simd::Simd;
+use panel::PanelTask;
+use tile::both_axes;
+pub(super) use tile::{F2, F4, Tile};
+
+/// Floats of transformed input in memory at once.
+const INPUT_BUDGET: usize = 2 << 20;
+
+/// Tiles per task of the input transform.
+const TRANSFORM_TILES: usize = 4;
+
+/// Floats added to power-of-two strides, which would map everything to one cache set.
+const SKEW: usize = 16;
+
+/// Where tiles lie in a batch.
+#[derive(Clone, Copy)]
+struct Tiling {
+    input: Shape,
+    output: Shape,
+    origin: [usize; 2],
+    /// Outputs per tile and axis.
+    side: usize,
+    rows: usize,
+    columns: usize,
+}
+
+impl Tiling {
+    fn new(input: Shape, output: Shape, origin: [usize; 2], side: usize) -> Self {
+        Self { input, output, origin, side, rows: output.h.div_ceil(side), columns: output.w.div_ceil(side) }
+    }
+
+    fn count(&self) -> usize {
+        self.output.n * self.rows * self.columns
+    }
+
+    /// Sample, and first output row and column, of a tile.
+    fn place(&self, tile: usize) -> (usize, usize, usize) {
+        let per_sample = self.rows * self.columns;
+        let within = tile % per_sample;
+        (tile / per_sample, within / self.columns * self.side, within % self.columns * self.side)
+    }
+}
+
+/// Transformed inputs of a stretch of tiles: `[α², tiles, channels]`, squares `stride` apart.
+#[derive(Clone, Copy)]
+struct Stretch {
+    first: usize,
+    tiles: usize,
+    stride: usize,
+}
+
+/// The planned correlation of `x` with packed 3×3 weights.
+pub(super) fn convolve<T: Tile<A, M>, const A: usize, const M: usize>(
+    x: &Act,
+    weights: &Packed,
+    plan: &Plan,
+    shape: Shape,
+    epilogue: Epilogue<'_>,
+) -> Act {
+    let tiling = Tiling::new(x.shape(), shape, plan.origin, M);
+    let channels = x.shape().c;
+    let per_stretch = (INPUT_BUDGET / (A * A * channels)).max(32).min(tiling.count());
+    let stride = per_stretch * channels + SKEW;
+    let mut y = Act::stale(shape);
+    let mut transformed = Buffer::stale(A * A * stride);
+    let zeros = Buffer::zeros(channels);
+    for first in (0..tiling.count()).step_by(per_stretch) {
+        let stretch = Stretch { first, tiles: per_stretch.min(tiling.count() - first), stride };
+        transform_inputs::<T, A, M>(x, &tiling, stretch, &zeros, &mut transformed, weights);
+        let output = Disjoint::new(y.data_mut());
+        let splits = splits_per_panel(weights.panels(), stretch.tiles);
+        for_each(weights.panels() * splits, |item| {
+            let (panel, split) = (item / splits, item % splits);
+            let bound = |i: usize| i * stretch.tiles / splits;
+            let task = PanelTask {
+                tiling: &tiling,
+                stretch,
+                tiles: bound(split)..bound(split + 1),
+                transformed: &transformed,
+                panel: weights.panel(panel),
+                output: output.ptr(),
+                epilogue,
+            };
+            // SAFETY: tasks differ in panel or tiles, so they write different entries of `y`.
+            unsafe { task.run::<T, A, M>(weights.isa()) }
+        });
+    }
+    y
+}
+
+/// Into how many tasks to cut one panel's tiles so that all threads have the same amount to do.
+fn splits_per_panel(panels: usize, tiles: usize) -> usize {
+    let threads = rayon::current_num_threads();
+    let even = (1..=threads).find(|splits| (panels * splits).is_multiple_of(threads)).unwrap_or(1);
+    even.min(tiles)
+}
+
+fn transform_inputs<T: Tile<A, M>, const A: usize, const M: usize>(
+    x: &Act,
+    tiling: &Tiling,
+    stretch: Stretch,
+    zeros: &[f32],
+    transformed: &mut Buffer,
+    weights: &Packed,
+) {
+    assert!(transformed.len() >= A * A * stretch.stride && stretch.tiles * x.shape().c <= stretch.stride);
+    let shared = Disjoint::new(transformed);
+    for_each(stretch.tiles.div_ceil(TRANSFORM_TILES), |block| {
+        let first = block * TRANSFORM_TILES;
+        for tile in first..stretch.tiles.min(first + TRANSFORM_TILES) {
+            let corners = corners::<A>(x, tiling, stretch.first + tile, zeros);
+            let offset = tile * x.shape().c;
+            // SAFETY: each tile has its own row in each of the α² squares, within bounds as asserted.
+            let output = unsafe { shared.ptr().add(offset) };
+            weights.isa().run(InputTile::<T, A, M> {
+                pixels: corners,
+                channels: x.shape().c,
+                output,
+                stride: stretch.stride,
+                transform: std::marker::PhantomData,
+            });
+        }
+    });
+}
+
+/// Addresses of a tile's input pixels; those outside the image point to zeros.
+fn corners<const A: usize>(x: &Act, tiling: &Tiling, tile: usize, zeros: &[f32]) -> [[*const f32; A]; A] {
+    let Shape { h, w, c, .. } = tiling.input;
+    let (sample, top, left) = tiling.place(tile);
+    let sample = x.sample(sample);
+    let inside =
+        |start: usize, i: usize, origin: usize, len: usize| (start + i).checked_sub(origin).filter(|p| *p < len);
+    std::array::from_fn(|r| {
+        let row = inside(top, r, tiling.origin[0], h);
+        std::array::from_fn(|col| match (row, inside(left, col, tiling.origin[1], w)) {
+            (Some(u), Some(v)) => sample[(u * w + v) * c..][..c].as_ptr(),
+            _ => zeros.as_ptr(),
+        })
+    })
+}
+
+/// Transforms one tile: `Bᵀ d B` for every channel. Made by `transform_inputs` only, which vouches for the pointers:
+/// `channels` floats at each pixel, and at each of the α² places `stride` apart in the output.
+struct InputTile<T, const A: usize, const M: usize> {
+    pixels: [[*const f32; A]; A],
+    channels: usize,
+    output: *mut f32,
+    stride: usize,
+    transform: std::marker::PhantomData<T>,
+}
+
+impl<T: Tile<A, M>, const A: usize, const M: usize> Kernel for InputTile<T, A, M> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let whole = self.channels / S::LANES * S::LANES;
+        // SAFETY: the struct's contract; only `channels` floats are touched at each place.
+        unsafe {
+            for c in (0..whole).step_by(S::LANES) {
+                let d = std::array::from_fn(|r| std::array::from_fn(|col| S::load(self.pixels[r][col].add(c))));
+                self.store::<S>(both_axes(d, |d| T::input::<S>(d)), |at, v| S::store(at.add(c), v));
+            }
+            let rest = self.channels - whole;
+            if rest > 0 {
+                let load = |p: *const f32| S::load_part(p.add(whole), rest);
+                let d = std::array::from_fn(|r| std::array::from_fn(|col| load(self.pixels[r][col])));
+                self.store::<S>(both_axes(d, |d| T::input::<S>(d)), |at, v| S::store_part(at.add(whole), v, rest));
+            }
+        }
+    }
+}
+
+impl<T, const A: usize, const M: usize> InputTile<T, A, M> {
+    #[inline(always)]
+    unsafe fn store<S: Simd>(&self, square: [[S::V; A]; A], put: impl Fn(*mut f32, S::V)) {
+        for (r, row) in square.into_iter().enumerate() {
+            for (c, v) in row.into_iter().enumerate() {
+                // SAFETY: the struct's contract.
+                put(unsafe { self.output.add((r * A + c) * self.stride) }, v);
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! One panel of output channels for a range of transformed tiles: weights transformed, multiplied, outputs transformed.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::tile::{Tile, both_axes};
+use super::{SKEW, Stretch, Tiling};
+use crate::buffer::Buffer;
+use crate::gemm::kernel::finish_vector;
+use crate::gemm::pack::Panel;
+use crate::gemm::{Epilogue, Grid, PanelProduct, Segments};
+use crate::isa::{Isa, Kernel};
+use crate::simd::Simd;
+
+/// Tiles multiplied before their outputs are transformed; products of that many stay in the second-level cache.
+const TILE_BLOCK: usize = 48;
+
+/// What one task computes.
+pub(super) struct PanelTask<'a> {
+    pub(super) tiling: &'a Tiling,
+    pub(super) stretch: Stretch,
+    /// Within the stretch.
+    pub(super) tiles: Range<usize>,
+    pub(super) transformed: &'a [f32],
+    /// Untransformed weights, `[9, channels]` deep.
+    pub(super) panel: Panel<'a>,
+    pub(super) output: *mut f32,
+    pub(super) epilogue: Epilogue<'a>,
+}
+
+/// Transformed weights and products of one task.
+struct Scratch {
+    weights: Buffer,
+    weights_stride: usize,
+    products: Buffer,
+    products_stride: usize,
+}
+
+struct Run<'a, T, const A: usize, const M: usize> {
+    task: PanelTask<'a>,
+    scratch: Scratch,
+    transform: PhantomData<T>,
+}
+
+impl PanelTask<'_> {
+    /// Computes its output entries.
+    ///
+    /// # Safety
+    /// `output` must be the tiling's output batch, and nobody else may touch this panel's channels of these tiles.
+    pub(super) unsafe fn run<T: Tile<A, M>, const A: usize, const M: usize>(self, isa: Isa) {
+        let (channels, width) = (self.tiling.input.c, self.panel.width);
+        assert_eq!(self.panel.data.len(), 9 * channels * width, "weights of a 3x3 convolution");
+        assert!(self.transformed.len() >= A * A * self.stretch.stride && self.tiles.end <= self.stretch.tiles);
+        let weights_stride = channels * width + SKEW;
+        let products_stride = TILE_BLOCK.min(self.tiles.len()) * width + SKEW;
+        let scratch = Scratch {
+            weights: Buffer::stale(A * A * weights_stride),
+            weights_stride,
+            products: Buffer::stale(A * A * products_stride),
+            products_stride,
+        };
+        isa.run(Run::<T, A, M> { task: self, scratch, transform: PhantomData });
+    }
+}
+
+impl<T: Tile<A, M>, const A: usize, const M: usize> Kernel for Run<'_, T, A, M> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(mut self) {
+        // SAFETY: made by `PanelTask::run` only, whose caller vouches for the output and which has checked sizes.
+        unsafe {
+            self.transform_weights::<S>();
+            for first in self.task.tiles.clone().step_by(TILE_BLOCK) {
+                let tiles = first..self.task.tiles.end.min(first + TILE_BLOCK);
+                for square in 0..A * A {
+                    self.multiply::<S>(square, tiles.clone());
+                }
+                for tile in tiles.clone() {
+                    self.transform_output::<S>(tile, tile - first);
+                }
+            }
+        }
+    }
+}
+
+impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
+    /// `G g Gᵀ` for every input channel and every column of the panel.
+    #[inline(always)]
+    unsafe fn transform_weights<S: Simd>(&mut self) {
+        let plane = self.task.tiling.input.c * self.task.panel.width;
+        let (from, to) = (self.task.panel.data.as_ptr(), self.scratch.weights.as_mut_ptr());
+        for at in (0..plane).step_by(S::LANES) {
+            // SAFETY: `at` runs over whole vectors of the nine planes; each of the α² squares has room for a plane.
+            unsafe {
+                let g = std::array::from_fn(|r| std::array::from_fn(|c| S::load(from.add((3 * r + c) * plane + at))));
+                for (r, row) in both_axes(g, |g| T::weight::<S>(g)).into_iter().enumerate() {
+                    for (c, u) in row.into_iter().enumerate() {
+                        S::store(to.add((r * A + c) * self.scratch.weights_stride + at), u);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One of the α² products, for a block of tiles.
+    #[inline(always)]
+    unsafe fn multiply<S: Simd>(&mut self, square: usize, tiles: Range<usize>) {
+        let (channels, width) = (self.task.tiling.input.c, self.task.panel.width);
+        let weights = &self.scratch.weights[square * self.scratch.weights_stride..][..channels * width];
+        let product = PanelProduct {
+            input: self.task.transformed.as_ptr(),
+            input_rows: Grid {
+                offset: square * self.task.stretch.stride + tiles.start * channels,
+                ..Grid::contiguous(channels)
+            },
+            segments: Segments::single(channels),
+            rows: 0..tiles.len(),
+            panel: Panel { data: weights, first: 0, columns: width, width },
+            output: self.scratch.products[square * self.scratch.products_stride..].as_mut_ptr(),
+            output_rows: Grid::contiguous(width),
+            epilogue: Epilogue::NONE,
+        };
+        // SAFETY: the tiles' transformed inputs exist; a square of the products holds a block of tiles.
+        unsafe { product.compute::<S>() }
+    }
+
+    /// `Aᵀ m A` of one tile, row `row` of the products.
+    #[inline(always)]
+    unsafe fn transform_output<S: Simd>(&self, tile: usize, row: usize) {
+        let output = self.task.tiling.output;
+        let (sample, top, left) = self.task.tiling.place(self.task.stretch.first + tile);
+        let (rows, columns) = (M.min(output.h - top), M.min(output.w - left));
+        let panel = &self.task.panel;
+        for first in (0..panel.columns).step_by(S::LANES) {
+            let lanes = S::LANES.min(panel.columns - first);
+            // SAFETY: products are whole panels wide; only existing pixels and channels of the output are written.
+            unsafe {
+                let from = self.scratch.products.as_ptr().add(row * panel.width + first);
+                let m = std::array::from_fn(|r| {
+                    std::array::from_fn(|c| S::load(from.add((r * A + c) * self.scratch.products_stride)))
+                });
+                let y = both_axes(m, |m| T::output::<S>(m));
+                for (r, line) in y.iter().enumerate().take(rows) {
+                    for (c, sum) in line.iter().enumerate().take(columns) {
+                        let pixel = (sample * output.h + top + r) * output.w + left + c;
+                        let (column, offset) = (panel.first + first, pixel * output.c + panel.first + first);
+                        finish_vector::<S>(&self.task.epilogue, self.task.output, offset, column, *sum, lanes);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The register-blocked kernel: rows of `A` times one packed panel.
+
+use std::ops::Range;
+
+use super::pack::Panel;
+use crate::isa::{Isa, Kernel};
+use crate::simd::Simd;
+
+/// Rows kept in registers at once: 6 rows by 4 vectors fill 24 of AVX-512's 32 registers, 6 by 2 fill 12 of AVX2's 16.
+const ROWS: usize = 6;
+
+/// How far ahead of use the panel is fetched, in panel rows.
+const PREFETCH_ROWS: usize = 12;
+
+/// Where row `i` of a matrix starts: rows of an image grid, `offset + (i / width)·line + (i % width)·step`.
+#[derive(Clone, Copy)]
+pub(crate) struct Grid {
+    pub(crate) offset: usize,
+    pub(crate) width: usize,
+    pub(crate) line: usize,
+    pub(crate) step: usize,
+}
+
+impl Grid {
+    /// Rows `step` apart.
+    pub(crate) fn contiguous(step: usize) -> Self {
+        Self { offset: 0, width: usize::MAX, line: 0, step }
+    }
+
+    #[inline(always)]
+    fn at(&self, row: usize) -> usize {
+        self.offset + (row / self.width) * self.line + (row % self.width) * self.step
+    }
+}
+
+/// The sum over `k` runs over `count` stretches of `len` contiguous floats, `stride` apart: the lines of a
+/// convolution's window.
+#[derive(Clone, Copy)]
+pub(crate) struct Segments {
+    pub(crate) count: usize,
+    pub(crate) len: usize,
+    pub(crate) stride: usize,
+}
+
+impl Segments {
+    pub(crate) fn single(len: usize) -> Self {
+        Self { count: 1, len, stride: 0 }
+    }
+}
+
+/// What happens to a sum before it is stored: `(sum + bias + residual)·scale`.
+#[derive(Clone, Copy)]
+pub(crate) struct Epilogue<'a> {
+    /// One per column.
+    pub(crate) bias: Option<&'a [f32]>,
+    /// Same layout as the output.
+    pub(crate) residual: Option<&'a [f32]>,
+    pub(crate) scale: f32,
+}
+
+impl Epilogue<'_> {
+    /// The sum as it is.
+    pub(crate) const NONE: Self = Self { bias: None, residual: None, scale: 1.0 };
+}
+
+/// Rows `rows` of the product with one panel.
+pub(crate) struct PanelProduct<'a> {
+    pub(crate) input: *const f32,
+    pub(crate) input_rows: Grid,
+    pub(crate) segments: Segments,
+    pub(crate) rows: Range<usize>,
+    pub(crate) panel: Panel<'a>,
+    pub(crate) output: *mut f32,
+    pub(crate) output_rows: Grid,
+    pub(crate) epilogue: Epilogue<'a>,
+}
+
+/// A product whose contract has been vouched for.
+struct Vouched<'a>(PanelProduct<'a>);
+
+impl Kernel for Vouched<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        // SAFETY: only `PanelProduct::run` makes these.
+        unsafe { self.0.compute::<S>() }
+    }
+}
+
+impl PanelProduct<'_> {
+    /// Computes the rows.
+    ///
+    /// # Safety
+    /// `input` must be readable at every row's segments, `output` writable at every row's columns of this panel with
+    /// nobody else touching those, and a residual as long as the output.
+    pub(crate) unsafe fn run(self, isa: Isa) {
+        isa.run(Vouched(self));
+    }
+
+    /// [`run`](Self::run), from inside a kernel.
+    ///
+    /// # Safety
+    /// As for `run`, and `S` must be available.
+    #[inline(always)]
+    pub(crate) unsafe fn compute<S: Simd>(&self) {
+        assert_eq!(self.panel.data.len(), self.segments.count * self.segments.len * self.panel.width);
+        // SAFETY: the caller's contract.
+        unsafe {
+            match self.panel.width / S::LANES {
+                1 => self.all_rows::<S, 1>(),
+                2 => self.all_rows::<S, 2>(),
+                3 => self.all_rows::<S, 3>(),
+                _ => self.all_rows::<S, 4>(),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn all_rows<S: Simd, const NV: usize>(&self) {
+        let mut row = self.rows.start;
+        // SAFETY: the contract of `run`; each call handles rows within `self.rows`.
+        unsafe {
+            while row + ROWS <= self.rows.end {
+                self.block::<S, ROWS, NV>(row);
+                row += ROWS;
+            }
+            match self.rows.end.saturating_sub(row) {
+                0 => {}
+                1 => self.block::<S, 1, NV>(row),
+                2 => self.block::<S, 2, NV>(row),
+                3 => self.block::<S, 3, NV>(row),
+                4 => self.block::<S, 4, NV>(row),
+                _ => self.block::<S, 5, NV>(row),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn block<S: Simd, const MR: usize, const NV: usize>(&self, row: usize) {
+        // SAFETY: the contract of `run`. The panel is read from start to end; prefetches may run past it, harmlessly.
+        unsafe {
+            let lines: [*const f32; MR] = std::array::from_fn(|r| self.input.add(self.input_rows.at(row + r)));
+            let mut sums = [[S::splat(0.0); NV]; MR];
+            let mut weights = self.panel.data.as_ptr();
+            for segment in 0..self.segments.count {
+                let start = segment * self.segments.stride;
+                for k in start..start + self.segments.len {
+                    let w: [S::V; NV] = std::array::from_fn(|v| S::load(weights.add(v * S::LANES)));
+                    for v in 0..NV {
+                        S::prefetch(weights.wrapping_add((PREFETCH_ROWS * NV + v) * S::LANES));
+                    }
+                    for r in 0..MR {
+                        let a = S::splat(*lines[r].add(k));
+                        for v in 0..NV {
+                            sums[r][v] = S::mul_add(a, w[v], sums[r][v]);
+                        }
+                    }
+                    weights = weights.add(NV * S::LANES);
+                }
+            }
+            for (r, sums) in sums.iter().enumerate() {
+                self.finish::<S, NV>(self.output_rows.at(row + r) + self.panel.first, sums);
+            }
+        }
+    }
+
+    /// Stores one row of sums at `offset` of the output.
+    #[inline(always)]
+    unsafe fn finish<S: Simd, const NV: usize>(&self, offset: usize, sums: &[S::V; NV]) {
+        for (v, sum) in sums.iter().enumerate() {
+            let (first, lanes) = (v * S::LANES, S::LANES.min(self.panel.columns - v * S::LANES));
+            // SAFETY: the contract of `run`; only existing columns are touched.
+            unsafe {
+                finish_vector::<S>(&self.epilogue, self.output, offset + first, self.panel.first + first, *sum, lanes);
+            }
+        }
+    }
+}
+
+/// Applies the epilogue to `lanes` sums of columns from `column` and stores them at `offset`.
+///
+/// # Safety
+/// `output` and a residual must be valid at `offset..offset + lanes`, a bias at `column..column + lanes`.
+#[inline(always)]
+pub(crate) unsafe fn finish_vector<S: Simd>(
+    epilogue: &Epilogue<'_>,
+    output: *mut f32,
+    offset: usize,
+    column: usize,
+    mut sum: S::V,
+    lanes: usize,
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let load = |p: *const f32| if lanes == S::LANES { S::load(p) } else { S::load_part(p, lanes) };
+        if let Some(bias) = epilogue.bias {
+            sum = S::add(sum, load(bias.as_ptr().add(column)));
+        }
+        if let Some(residual) = epilogue.residual {
+            sum = S::add(sum, load(residual.as_ptr().add(offset)));
+        }
+        if epilogue.scale != 1.0 {
+            sum = S::mul(sum, S::splat(epilogue.scale));
+        }
+        if lanes == S::LANES {
+            S::store(output.add(offset), sum)
+        } else {
+            S::store_part(output.add(offset), sum, lanes)
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! AVX-512: 32 registers of 16 floats; a 6×64 block of a product fills 24 of them.
+
+use std::arch::x86_64::*;
+
+use super::Simd;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512;
+
+#[inline(always)]
+fn mask(n: usize) -> __mmask16 {
+    ((1u32 << n) - 1) as __mmask16
+}
+
+impl Simd for Avx512 {
+    type V = __m512;
+    const LANES: usize = 16;
+    const PANEL_VECTORS: usize = 4;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_set1_ps(x) }
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_loadu_ps(p) }
+    }
+    #[inline(always)]
+    unsafe fn load_part(p: *const f32, n: usize) -> __m512 {
+        // SAFETY: the trait's contract; masked lanes are not touched.
+        unsafe { _mm512_maskz_loadu_ps(mask(n), p) }
+    }
+    #[inline(always)]
+    unsafe fn store(p: *mut f32, v: __m512) {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_storeu_ps(p, v) }
+    }
+    #[inline(always)]
+    unsafe fn store_part(p: *mut f32, v: __m512, n: usize) {
+        // SAFETY: the trait's contract; masked lanes are not touched.
+        unsafe { _mm512_mask_storeu_ps(p, mask(n), v) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn sub(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_sub_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn neg_mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_fnmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(p: *const f32) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+    }
+}

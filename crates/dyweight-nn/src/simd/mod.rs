@@ -1,0 +1,42 @@
+//! The few vector operations the matrix and Winograd kernels are written in, for three instruction sets.
+//!
+//! Every method is `#[inline(always)]` and becomes one instruction inside [`crate::isa::Isa::run`].
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+mod portable;
+
+pub(crate) use portable::Portable;
+
+/// A vector instruction set.
+///
+/// # Safety
+/// All methods may only be called where the instruction set is available, i.e. under [`crate::isa::Isa::run`]. Methods
+/// with pointers need them valid for the floats they touch: `LANES`, or `n ≤ LANES` for the `_part` ones.
+pub(crate) trait Simd: Copy + 'static {
+    /// One vector.
+    type V: Copy;
+    /// Floats in a vector.
+    const LANES: usize;
+    /// Vectors side by side in one full panel of packed weights.
+    const PANEL_VECTORS: usize;
+    /// Floats across one full panel.
+    const PANEL: usize = Self::LANES * Self::PANEL_VECTORS;
+
+    unsafe fn splat(x: f32) -> Self::V;
+    unsafe fn load(p: *const f32) -> Self::V;
+    unsafe fn load_part(p: *const f32, n: usize) -> Self::V;
+    unsafe fn store(p: *mut f32, v: Self::V);
+    unsafe fn store_part(p: *mut f32, v: Self::V, n: usize);
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    /// `a·b + c`.
+    unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `c − a·b`.
+    unsafe fn neg_mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// Asks for the cache line at `p`; never touches memory.
+    unsafe fn prefetch(p: *const f32);
+}

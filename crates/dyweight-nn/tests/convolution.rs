@@ -1,0 +1,169 @@
+//! Convolutions and linear layers against the plain sum in f64, and their gradients against the adjoint identity.
+
+mod common;
+
+use common::*;
+use dyweight_nn::{Act, Conv2d, ConvAlgo, ConvSpec, Linear, Padding, Shape};
+
+const ALGOS: [ConvAlgo; 3] = [ConvAlgo::Winograd4, ConvAlgo::Winograd2, ConvAlgo::Direct];
+
+struct Case {
+    conv: Conv2d,
+    weight: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+fn case(random: &mut Random, spec: ConvSpec) -> Case {
+    let depth = spec.in_channels * spec.kernel[0] * spec.kernel[1];
+    let weight = random.vec(spec.out_channels * depth, (depth as f32).powf(-0.5));
+    let bias = random.vec(spec.out_channels, 1.0);
+    Case { conv: Conv2d::new(spec, &weight, Some(&bias)).unwrap(), weight, bias }
+}
+
+fn reference(case: &Case, x: &Act) -> Exact {
+    let spec = case.conv.spec();
+    let size = case.conv.output_size(x.size());
+    let (x, [kh, kw]) = (Exact::of(x), spec.kernel);
+    let mut y = Exact::zeros(x.shape.with_size(size).with_channels(spec.out_channels));
+    let Shape { n, h, w, c } = y.shape;
+    for (sample, i, j) in (0..n).flat_map(|s| (0..h).flat_map(move |i| (0..w).map(move |j| (s, i, j)))) {
+        for o in 0..c {
+            let mut sum = f64::from(case.bias[o]);
+            for (k, weight) in
+                case.weight[o * spec.in_channels * kh * kw..][..spec.in_channels * kh * kw].iter().enumerate()
+            {
+                let (channel, a, b) = (k / (kh * kw), k / kw % kh, k % kw);
+                let u = (i * spec.stride[0] + a) as isize - spec.padding.top as isize;
+                let v = (j * spec.stride[1] + b) as isize - spec.padding.left as isize;
+                sum += f64::from(*weight) * x.padded(sample, u, v, channel);
+            }
+            let at = y.index(sample, i, j, o);
+            y.data[at] = sum;
+        }
+    }
+    y
+}
+
+/// Forward against the reference, gradient against `⟨gy, J v⟩ = ⟨Jᵀ gy, v⟩` with `J v` the bias-free forward pass.
+fn check(random: &mut Random, spec: ConvSpec, n: usize, size: [usize; 2], tolerance: f64) {
+    let case = case(random, spec);
+    let x = random.act(n, size[0], size[1], spec.in_channels);
+    let what = format!("{spec:?} on {n}x{size:?}");
+    let exact = reference(&case, &x);
+    assert_close(&what, &case.conv.forward(&x), &exact, tolerance);
+    let gy = random.act(n, exact.shape.h, exact.shape.w, exact.shape.c);
+    let unbiased = Case { bias: vec![0.0; spec.out_channels], ..case };
+    let scale = dot(&gy, &gy).sqrt() * dot(&x, &x).sqrt() / (x.shape().len() as f64).sqrt();
+    let gx = unbiased.conv.backward(&gy, size);
+    assert_near(&what, dot(&gx, &x), reference(&unbiased, &x).dot(&gy), scale, tolerance);
+}
+
+fn tolerance(algo: ConvAlgo) -> f64 {
+    if algo == ConvAlgo::Winograd4 { 2e-5 } else { 3e-6 }
+}
+
+#[test]
+fn three_by_three_of_odd_sizes() {
+    on_every_isa(|isa| {
+        let mut random = Random(isa as u64);
+        for algo in ALGOS {
+            for size in [[1, 1], [7, 7], [12, 12], [4, 9], [2, 3], [28, 28], [8, 8]] {
+                let (i, o) = (1 + random.below(37), 1 + random.below(83));
+                check(&mut random, ConvSpec::same(i, o, 3, algo), 1 + size[0] % 3, size, tolerance(algo));
+            }
+        }
+    });
+}
+
+#[test]
+fn three_by_three_of_whole_vectors() {
+    on_every_isa(|_| {
+        for algo in ALGOS {
+            check(&mut Random(5), ConvSpec::same(64, 128, 3, algo), 2, [16, 16], tolerance(algo));
+        }
+    });
+}
+
+#[test]
+fn three_by_three_of_any_padding() {
+    on_every_isa(|_| {
+        let mut random = Random(11);
+        for algo in ALGOS {
+            for padding in [Padding::all(0), Padding::all(2), Padding { top: 0, bottom: 1, left: 2, right: 0 }] {
+                let spec = ConvSpec::same(20, 17, 3, algo).with_padding(padding);
+                check(&mut random, spec, 2, [10, 13], tolerance(algo));
+            }
+        }
+    });
+}
+
+#[test]
+fn kernels_strides_and_paddings() {
+    on_every_isa(|isa| {
+        let mut random = Random(100 + isa as u64);
+        for _ in 0..24 {
+            let kernel = [1 + random.below(7), 1 + random.below(5)];
+            let mut pad = |k: usize| random.below(k);
+            let padding =
+                Padding { top: pad(kernel[0]), bottom: pad(kernel[0]), left: pad(kernel[1]), right: pad(kernel[1]) };
+            let spec = ConvSpec {
+                in_channels: 1 + random.below(20),
+                out_channels: 1 + random.below(30),
+                kernel,
+                stride: [1 + random.below(3), 1 + random.below(3)],
+                padding,
+                algo: ConvAlgo::Direct,
+            };
+            let size = [kernel[0] + random.below(9), kernel[1] + random.below(9)];
+            let n = 1 + random.below(3);
+            check(&mut random, spec, n, size, 3e-6);
+        }
+    });
+}
+
+#[test]
+fn residual_and_scale_are_fused() {
+    on_every_isa(|_| {
+        let mut random = Random(3);
+        for algo in ALGOS {
+            let case = case(&mut random, ConvSpec::same(18, 35, 3, algo));
+            let (x, r, gr) = (random.act(2, 9, 9, 18), random.act(2, 9, 9, 35), random.act(2, 9, 9, 18));
+            let mut exact = reference(&case, &x);
+            exact.data.iter_mut().zip(r.data()).for_each(|(y, r)| *y = (*y + f64::from(*r)) * 0.7);
+            assert_close("forward", &case.conv.forward_residual(&x, &r, 0.7), &exact, tolerance(algo));
+            let mut plain = Exact::of(&case.conv.backward(&r, [9, 9]));
+            plain.data.iter_mut().zip(gr.data()).for_each(|(g, r)| *g = (*g + f64::from(*r)) * 0.7);
+            assert_close("backward", &case.conv.backward_residual(&r, [9, 9], Some(&gr), 0.7), &plain, 1e-6);
+        }
+    });
+}
+
+#[test]
+fn linear_layers() {
+    on_every_isa(|_| {
+        let mut random = Random(4);
+        for (rows, inputs, outputs) in [(1, 5, 3), (7, 64, 200), (130, 33, 65)] {
+            let weight = random.vec(inputs * outputs, 0.2);
+            let layer = Linear::new(inputs, outputs, &weight, None).unwrap();
+            let x = random.act(rows, 1, 1, inputs);
+            let mut exact = Exact::zeros(Shape { c: outputs, ..x.shape() });
+            for (i, y) in exact.data.iter_mut().enumerate() {
+                let (x, w) = (x.sample(i / outputs), &weight[i % outputs * inputs..][..inputs]);
+                *y = x.iter().zip(w).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
+            }
+            assert_close("linear", &layer.forward(&x), &exact, 3e-6);
+            let gy = random.act(rows, 1, 1, outputs);
+            let scale = dot(&gy, &gy).sqrt() * dot(&x, &x).sqrt();
+            assert_near("linear gradient", dot(&layer.backward(&gy), &x), exact.dot(&gy), scale, 1e-6);
+        }
+    });
+}
+
+#[test]
+fn weights_that_do_not_fit_are_errors() {
+    let spec = ConvSpec::same(4, 4, 3, ConvAlgo::Direct);
+    assert!(Conv2d::new(spec, &[0.0; 143], None).is_err());
+    assert!(Conv2d::new(spec, &[0.0; 144], Some(&[0.0; 3])).is_err());
+    assert!(Conv2d::new(spec.with_padding(Padding::all(3)), &[0.0; 144], None).is_err());
+    assert!(Conv2d::new(ConvSpec { in_channels: 0, ..spec }, &[], None).is_err());
+}

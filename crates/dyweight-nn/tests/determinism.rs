@@ -1,0 +1,69 @@
+//! Bits do not depend on the number of threads nor on how samples are split into batches.
+
+mod common;
+
+use common::*;
+use dyweight_nn::*;
+
+/// Every operation's value and gradient on a batch, one after the other, by sample.
+fn everything(x: &Act, gy: &Act, p: &Act) -> Vec<Act> {
+    let c = x.shape().c;
+    let mut random = Random(7);
+    let mut results = vec![];
+    for algo in [ConvAlgo::Winograd4, ConvAlgo::Winograd2, ConvAlgo::Direct] {
+        let weight = random.vec(c * c * 9, 0.1);
+        let conv = Conv2d::new(ConvSpec::same(c, c, 3, algo), &weight, None).unwrap();
+        results.extend([conv.forward(x), conv.backward(gy, x.size())]);
+    }
+    let linear = Linear::new(c, 3 * c, &random.vec(3 * c * c, 0.1), Some(&random.vec(3 * c, 1.0))).unwrap();
+    let qkv = linear.forward(x);
+    let attention = SelfAttention::new(c, 2).unwrap();
+    results.extend([attention.forward(&qkv), attention.backward(&qkv, gy)]);
+    let norm = GroupNorm::new(2, 1e-6, &random.vec(c, 1.0), &random.vec(c, 1.0), Activation::Silu).unwrap();
+    for modulation in [Modulation::None, Modulation::Bias(p)] {
+        let (y, stats) = norm.forward(x, modulation);
+        let gradient = norm.backward(x, &stats, modulation, gy, None);
+        results.extend([y, gradient.x]);
+        results.extend(gradient.modulation);
+    }
+    let fir = Fir::new(&[1.0, 3.0, 3.0, 1.0]).unwrap();
+    results.extend([fir.up(x), fir.up_backward(x), silu(x), spatial_sum(x), AvgPool::new(3, 1, 1, false).forward(x)]);
+    results
+}
+
+fn inputs(n: usize) -> [Act; 3] {
+    let mut random = Random(1);
+    [random.act(n, 18, 14, 38), random.act(n, 18, 14, 38), random.act(n, 1, 1, 38)]
+}
+
+fn threads(count: usize) -> rayon::ThreadPool {
+    rayon::ThreadPoolBuilder::new().num_threads(count).build().unwrap()
+}
+
+#[test]
+fn thread_count_changes_nothing() {
+    let [x, gy, p] = inputs(3);
+    for isa in Isa::available() {
+        let on = |count| threads(count).install(|| isa.scope(|| everything(&x, &gy, &p)));
+        let one = on(1);
+        for count in [2, 5] {
+            for (i, (a, b)) in one.iter().zip(on(count)).enumerate() {
+                assert_bits(&format!("{isa:?}, {count} threads, result {i}"), a.data(), b.data());
+            }
+        }
+    }
+}
+
+#[test]
+fn batch_split_changes_nothing() {
+    let [x, gy, p] = inputs(5);
+    on_every_isa(|isa| {
+        let whole = everything(&x, &gy, &p);
+        for range in [0..1, 1..3, 3..5] {
+            let part = |a: &Act| samples(a, range.clone());
+            for (i, (a, b)) in whole.iter().zip(everything(&part(&x), &part(&gy), &part(&p))).enumerate() {
+                assert_bits(&format!("{isa:?}, samples {range:?}, result {i}"), part(a).data(), b.data());
+            }
+        }
+    });
+}
