@@ -13,6 +13,7 @@ pub mod schedule;
 pub mod solver;
 pub mod spec;
 pub mod tensor;
+pub mod train;
 
 pub use error::{Error, Result};
 pub use tensor::Tensor;

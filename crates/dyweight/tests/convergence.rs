@@ -16,7 +16,8 @@ use std::ops::ControlFlow;
 
 fn model() -> Mixture {
     let component = |x: f64, y: f64, s: f64, w: f64| (vec![x, y], s, w);
-    Mixture::new(vec![component(0.8, 0.2, 0.4, 1.0), component(-0.5, -0.7, 0.5, 2.0), component(0.1, 0.9, 0.3, 1.5)]).unwrap()
+    Mixture::new(vec![component(0.8, 0.2, 0.4, 1.0), component(-0.5, -0.7, 0.5, 2.0), component(0.1, 0.9, 0.3, 1.5)])
+        .unwrap()
 }
 
 fn run(model: &dyn Denoiser, plan: &Plan<'_>) -> Outcome {
@@ -157,7 +158,11 @@ fn network_calls_by_counting() {
             for (afs, denoise, change) in [(false, false, 0), (true, false, -1), (false, true, 1), (true, true, 0)] {
                 let plan = Plan::new(&*solver, &grid).afs(afs).denoise_to_zero(denoise);
                 let counted = count_calls(&plan, Prediction::Denoised).unwrap();
-                assert_eq!(counted as i64, plain as i64 + change, "{name}, {steps} steps, afs {afs}, denoise {denoise}");
+                assert_eq!(
+                    counted as i64,
+                    plain as i64 + change,
+                    "{name}, {steps} steps, afs {afs}, denoise {denoise}"
+                );
             }
         }
     }
@@ -167,11 +172,13 @@ fn network_calls_by_counting() {
 fn a_flow_may_run_from_pure_noise_to_zero() {
     let model = model().as_flow();
     let exact = {
-        let grid = Schedule::Flow { shift: dyweight::schedule::Shift::fixed(1.0).unwrap() }.grid(2000, (0.0, 1.0)).unwrap();
+        let grid =
+            Schedule::Flow { shift: dyweight::schedule::Shift::fixed(1.0).unwrap() }.grid(2000, (0.0, 1.0)).unwrap();
         run(&model, &Plan::new(&Heun, &grid)).samples
     };
     for (name, _, make) in solvers() {
-        let grid = Schedule::Flow { shift: dyweight::schedule::Shift::fixed(1.5).unwrap() }.grid(24, (0.0, 1.0)).unwrap();
+        let grid =
+            Schedule::Flow { shift: dyweight::schedule::Shift::fixed(1.5).unwrap() }.grid(24, (0.0, 1.0)).unwrap();
         for afs in [false, true] {
             let solver = make();
             let got = run(&model, &Plan::new(&*solver, &grid).afs(afs));

@@ -31,6 +31,11 @@ pub trait Model: Send + Sync {
 
     /// Noise levels the model was trained for.
     fn sigma_range(&self) -> (f64, f64);
+
+    /// True if one prediction is too little work for more than one thread, so that batches are better spread over threads.
+    fn is_light(&self) -> bool {
+        false
+    }
 }
 
 impl Condition {

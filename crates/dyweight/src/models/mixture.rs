@@ -260,6 +260,10 @@ impl Model for Mixture {
     fn sigma_range(&self) -> (f64, f64) {
         Denoiser::sigma_range(self)
     }
+
+    fn is_light(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,74 @@
+//! The noise of training pairs: pair number i is the same whatever the batch it falls into.
+
+use crate::denoiser::Condition;
+use crate::error::{Error, Result};
+use crate::noise::Stream;
+use crate::tensor::Tensor;
+use std::ops::Range;
+
+/// Where the noise of pair i comes from.
+#[derive(Clone, Debug)]
+pub enum Noise {
+    /// A stream per pair, under a seed and a purpose.
+    Stream {
+        /// The run's seed.
+        seed: u64,
+        /// What the pairs are for: training and validation must not share noise.
+        purpose: &'static str,
+    },
+    /// Given noise, pair after pair.
+    Given(Tensor),
+}
+
+/// Pairs before their targets are known.
+#[derive(Clone, Debug)]
+pub struct Pairs {
+    /// Where noise comes from.
+    pub noise: Noise,
+    /// Sample shape.
+    pub shape: [usize; 3],
+    /// Classes to draw labels from; 0 for none.
+    pub classes: usize,
+    /// A fixed class instead of a drawn one.
+    pub class: Option<usize>,
+    /// Guidance.
+    pub guidance: Option<f64>,
+}
+
+impl Pairs {
+    /// Unit noise of pairs `range`.
+    pub fn latents(&self, range: Range<usize>) -> Result<Tensor> {
+        let [c, h, w] = self.shape;
+        match &self.noise {
+            Noise::Given(all) if range.end <= all.samples() => Ok(all.slice(range)),
+            Noise::Given(all) => Err(Error::Shape {
+                what: "training noise: pairs needed against pairs given".into(),
+                expected: vec![range.end],
+                found: vec![all.samples()],
+            }),
+            Noise::Stream { .. } => {
+                let len = c * h * w;
+                let data = range.clone().flat_map(|i| self.stream(i, "noise").normals(len)).collect();
+                Tensor::new([range.len(), c, h, w], data)
+            }
+        }
+    }
+
+    /// What pairs `range` are conditioned on.
+    pub fn condition(&self, range: Range<usize>) -> Condition {
+        let label = |i: usize| {
+            let drawn = || (self.stream(i, "label").uniform() * self.classes as f64) as usize;
+            self.class.unwrap_or_else(drawn)
+        };
+        let labels = (self.classes > 0).then(|| range.map(label).collect());
+        Condition { labels, guidance: self.guidance }
+    }
+
+    fn stream(&self, pair: usize, what: &str) -> Stream {
+        let (seed, purpose) = match &self.noise {
+            Noise::Stream { seed, purpose } => (*seed, *purpose),
+            Noise::Given(_) => (0, "given"),
+        };
+        Stream::labelled(seed, &format!("{purpose} {what} {pair}"))
+    }
+}

@@ -1,0 +1,223 @@
+//! What the teacher makes of the pairs: computed once, kept in memory and, if wanted, on disk.
+//!
+//! Pair i's target depends on the model, the teacher, the grid, the seed and i alone, so it can be reused across budgets
+//! and runs. Pairs are computed in chunks; a chunk is one file, written all or nothing, under a directory named after the
+//! hash of everything the targets depend on.
+
+use super::pairs::Pairs;
+use crate::checkpoint::{StoredTensor, TensorFile};
+use crate::denoiser::Model;
+use crate::error::{Error, Result};
+use crate::sample::{Plan, sample};
+use crate::schedule::Grid;
+use crate::solver::Solver;
+use crate::tensor::Tensor;
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+/// Pairs computed and stored together.
+const CHUNK: usize = 16;
+/// Numbers kept in memory; beyond it the oldest chunks are computed or read again.
+const MOST_NUMBERS: usize = 64 << 20;
+
+/// Which states of the teacher the student is compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Supervision {
+    /// The end alone.
+    #[default]
+    Endpoint,
+    /// The end, and the state after every `stride` steps of the teacher, which runs on a refinement of the student's grid.
+    Path {
+        /// Teacher steps per student step.
+        stride: usize,
+    },
+}
+
+/// A solver with many steps.
+pub struct Teacher {
+    /// The method.
+    pub solver: Box<dyn Solver>,
+    /// Its grid.
+    pub grid: Grid,
+    /// Whether its result is denoised to zero.
+    pub denoise_to_zero: bool,
+    /// A text that changes whenever its results would: part of the cache's key.
+    pub identity: String,
+}
+
+/// The targets of a list of pairs.
+pub struct Targets<'t> {
+    model: &'t dyn Model,
+    pairs: Pairs,
+    teacher: Teacher,
+    supervision: Supervision,
+    /// Samples per network call.
+    batch: usize,
+    directory: Option<PathBuf>,
+    memory: Mutex<BTreeMap<usize, Vec<Tensor>>>,
+}
+
+impl<'t> Targets<'t> {
+    /// Targets of `pairs` by `teacher`, computed `batch` at a time.
+    pub fn new(model: &'t dyn Model, pairs: Pairs, teacher: Teacher, supervision: Supervision, batch: usize) -> Self {
+        Self { model, pairs, teacher, supervision, batch, directory: None, memory: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Keeps targets under `directory` too, in a folder of this model's, teacher's and pairs' own.
+    pub fn cached_in(mut self, directory: PathBuf, model_sha256: &str) -> Result<Self> {
+        let folder = directory.join(&self.key(model_sha256)[..24]);
+        std::fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
+        self.directory = Some(folder);
+        Ok(self)
+    }
+
+    /// The pairs.
+    pub fn pairs(&self) -> &Pairs {
+        &self.pairs
+    }
+
+    fn key(&self, model_sha256: &str) -> String {
+        let facts = format!(
+            "targets 1|{model_sha256}|{}|{:?}|{}|{:?}|{:?}",
+            self.teacher.identity,
+            self.teacher.grid.sigmas(),
+            self.teacher.denoise_to_zero,
+            self.supervision,
+            self.pairs,
+        );
+        Sha256::digest(facts.as_bytes()).iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    /// The supervised states of pairs `range`, the endpoint last.
+    pub fn of(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
+        let mut parts: Vec<Vec<Tensor>> = Vec::new();
+        for chunk in range.start / CHUNK..range.end.div_ceil(CHUNK) {
+            let states = self.chunk(chunk, range.end)?;
+            let first = chunk * CHUNK;
+            let inside = range.start.max(first) - first..range.end.min(first + CHUNK) - first;
+            parts.push(states.iter().map(|s| s.slice(inside.clone())).collect());
+        }
+        let states = parts.first().map_or(0, Vec::len);
+        (0..states).map(|k| Tensor::concat(&parts.iter().map(|p| p[k].clone()).collect::<Vec<_>>())).collect()
+    }
+
+    /// A whole chunk, or as much of it as given noise allows but at least up to pair `end`.
+    fn chunk(&self, chunk: usize, end: usize) -> Result<Vec<Tensor>> {
+        if let Some(states) = self.lock().get(&chunk) {
+            return Ok(states.clone());
+        }
+        let first = chunk * CHUNK;
+        let last = match &self.pairs.noise {
+            super::Noise::Given(all) => (first + CHUNK).min(all.samples().max(end.min(first + CHUNK))),
+            super::Noise::Stream { .. } => first + CHUNK,
+        };
+        let states = match self.read(chunk, last - first) {
+            Some(states) => states,
+            None => {
+                let states = self.compute(first..last)?;
+                self.write(chunk, &states)?;
+                states
+            }
+        };
+        self.remember(chunk, &states);
+        Ok(states)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<usize, Vec<Tensor>>> {
+        // A panic elsewhere cannot leave a half-made chunk here: chunks are inserted whole.
+        self.memory.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn remember(&self, chunk: usize, states: &[Tensor]) {
+        let numbers: usize = states.iter().map(|s| s.data().len()).sum();
+        let mut memory = self.lock();
+        while !memory.is_empty() && (memory.len() + 1) * numbers > MOST_NUMBERS {
+            memory.pop_first();
+        }
+        memory.insert(chunk, states.to_vec());
+    }
+
+    fn compute(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
+        let parts = in_parts(self.model, range, self.batch, |part| self.run(part))?;
+        let states = parts.first().map_or(0, Vec::len);
+        (0..states).map(|k| Tensor::concat(&parts.iter().map(|p| p[k].clone()).collect::<Vec<_>>())).collect()
+    }
+
+    fn run(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
+        let noise = self.pairs.latents(range.clone())?;
+        let denoiser = self.model.bind(&self.pairs.condition(range))?;
+        let teacher = &self.teacher;
+        let plan = Plan::new(&*teacher.solver, &teacher.grid).denoise_to_zero(teacher.denoise_to_zero);
+        let steps = teacher.grid.steps();
+        let mut states = Vec::new();
+        let outcome = sample(&*denoiser, &plan, &noise, &mut |state| {
+            if let Supervision::Path { stride } = self.supervision
+                && state.index > 0
+                && state.index < steps
+                && state.index % stride == 0
+            {
+                states.push(state.x.tensor().clone());
+            }
+            ControlFlow::Continue(())
+        })?;
+        states.push(outcome.samples);
+        Ok(states)
+    }
+
+    fn file(&self, chunk: usize) -> Option<PathBuf> {
+        self.directory.as_ref().map(|d| d.join(format!("pairs-{:08}.safetensors", chunk * CHUNK)))
+    }
+
+    /// A stored chunk; none if it is missing, damaged or of another size: it is then made anew.
+    fn read(&self, chunk: usize, pairs: usize) -> Option<Vec<Tensor>> {
+        let file = TensorFile::read(&self.file(chunk)?).ok()?;
+        let stored: Vec<&StoredTensor> = file.tensors.values().collect();
+        if file.metadata.get("sha256")? != &digest(stored.iter().map(|t| t.bytes())) {
+            return None;
+        }
+        let batch = |t: &StoredTensor| Tensor::new(<[usize; 4]>::try_from(t.shape()).ok()?, t.to_f64()).ok();
+        let states: Vec<Tensor> = stored.into_iter().map(batch).collect::<Option<_>>()?;
+        states.iter().all(|s| s.samples() == pairs).then_some(states)
+    }
+
+    fn write(&self, chunk: usize, states: &[Tensor]) -> Result<()> {
+        let Some(path) = self.file(chunk) else { return Ok(()) };
+        let mut file = TensorFile::default();
+        for (k, state) in states.iter().enumerate() {
+            let stored =
+                StoredTensor::from_f64(&state.shape(), state.data()).map_err(|p| Error::malformed(&path, p))?;
+            file.tensors.insert(format!("state{k:04}"), stored);
+        }
+        let sha256 = digest(file.tensors.values().map(|t| t.bytes()));
+        file.metadata.insert("sha256".into(), sha256);
+        file.write(&path)
+    }
+}
+
+fn digest<'b>(parts: impl Iterator<Item = &'b [u8]>) -> String {
+    let mut hash = Sha256::new();
+    parts.for_each(|p| hash.update(p));
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Runs `f` over parts of a range: one after the other for a model that fills the machine itself, side by side for one that
+/// does not. Results are in order, and samples are independent, so the split changes nothing.
+pub(super) fn in_parts<T: Send>(
+    model: &dyn Model,
+    range: Range<usize>,
+    batch: usize,
+    f: impl Fn(Range<usize>) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let threads = rayon::current_num_threads();
+    let size = if model.is_light() { range.len().div_ceil(threads).min(batch) } else { batch }.max(1);
+    let part = |start: usize| start..(start + size).min(range.end);
+    let starts: Vec<usize> = range.clone().step_by(size).collect();
+    if model.is_light() && starts.len() > 1 {
+        return starts.into_par_iter().map(|s| f(part(s))).collect();
+    }
+    starts.into_iter().map(|s| f(part(s))).collect()
+}
