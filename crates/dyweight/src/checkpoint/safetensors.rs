@@ -92,7 +92,7 @@ impl TensorFile {
         let mut order: Vec<(&String, &StoredTensor)> = self.tensors.iter().collect();
         order.sort_by_key(|(_, t)| std::cmp::Reverse(t.dtype().size()));
         let mut header = serde_json::to_string(&self.header(&order))?;
-        while header.len() % 8 != 0 {
+        while !header.len().is_multiple_of(8) {
             header.push(' ');
         }
         out.write_all(&(header.len() as u64).to_le_bytes())?;
