@@ -21,7 +21,7 @@ impl Budget {
 
     /// For values looked at.
     pub(crate) fn visits() -> Self {
-        Self { what: "values in the pickle", limit: 1 << 22, spent: 0 }
+        Self { what: "values in the pickle", limit: 1 << 20, spent: 0 }
     }
 
     /// Pays, or says that it cannot.
