@@ -22,7 +22,9 @@ pub(super) struct Machine<'a> {
     stack: Vec<Id>,
     /// Stack heights at which open containers began.
     marks: Vec<usize>,
-    memo: HashMap<usize, Id>,
+    /// Remembered values, and how many there are.
+    memo: Vec<Option<Id>>,
+    remembered: usize,
     globals: Vec<Global<'a>>,
     global_index: HashMap<(&'a str, &'a str), u32>,
     /// The instruction being run and where it stands, for messages.
@@ -38,7 +40,8 @@ impl<'a> Machine<'a> {
             depths: Vec::new(),
             stack: Vec::new(),
             marks: Vec::new(),
-            memo: HashMap::new(),
+            memo: Vec::new(),
+            remembered: 0,
             globals: Vec::new(),
             global_index: HashMap::new(),
             opcode: 0,
@@ -187,20 +190,31 @@ impl<'a> Machine<'a> {
 
     fn remember(&mut self) -> Step {
         let index = match self.opcode {
-            0x94 => self.memo.len(),
+            0x94 => self.remembered,
             b'q' | b'h' => self.cursor.u8()?.into(),
             _ => to_usize("memo index", self.cursor.u32()?.into())?,
         };
         match self.opcode {
             b'h' | b'j' => {
-                let id = self.memo.get(&index).ok_or(Malformed::Memo { index, offset: self.at })?;
-                self.stack.push(*id);
+                let known = self.memo.get(index).copied().flatten();
+                self.stack.push(known.ok_or(Malformed::Memo { index, offset: self.at })?);
+                Ok(())
             }
-            _ => {
-                let id = self.top()?;
-                self.memo.insert(index, id);
-            }
+            _ => self.put(index),
         }
+    }
+
+    /// Remembers the top. Indices count values, so they are bounded like them.
+    fn put(&mut self, index: usize) -> Step {
+        let id = self.top()?;
+        if index >= MAX_NODES {
+            let (size, limit) = (index as u64, MAX_NODES as u64);
+            return Err(Malformed::TooLarge { what: "remembered values in the pickle", size, limit });
+        }
+        if index >= self.memo.len() {
+            self.memo.resize(index + 1, None);
+        }
+        self.remembered += usize::from(self.memo[index].replace(id).is_none());
         Ok(())
     }
 
