@@ -100,6 +100,7 @@ fn each_malformed_safetensors_is_named() {
     assert!(matches!(TensorFile::parse(not_text.into()), Err(Malformed::NotText { .. })));
     assert!(matches!(TensorFile::parse(u64::MAX.to_le_bytes().to_vec().into()), Err(Malformed::TooLarge { .. })));
     assert!(matches!(TensorFile::parse(vec![1, 2, 3].into()), Err(Malformed::Truncated { .. })));
+    assert!(matches!(TensorFile::parse(network().into()), Err(Malformed::Format { .. })));
     assert!(matches!(TensorFile::parse(9u64.to_le_bytes().to_vec().into()), Err(Malformed::Truncated { .. })));
 }
 
@@ -175,12 +176,14 @@ fn each_malformed_archive_is_named() {
     let end = sound.len() - 22;
     let patch = |at: usize, with: &[u8]| patched(sound.clone(), at, with);
     assert!(matches!(patch(end, b"X"), Err(Malformed::NoZipDirectory)));
-    assert!(matches!(read_npz(Vec::new()), Err(Malformed::NoZipDirectory)));
+    assert!(matches!(read_npz(Vec::new()), Err(Malformed::Format { found: "an empty file", .. })));
+    assert!(matches!(read_npz(network()), Err(Malformed::Format { found: "a Python pickle", .. })));
     assert!(matches!(patch(end + 10, &[9, 0]), Err(Malformed::ZipRecord { what: "directory", .. })));
     assert!(matches!(patch(end + 12, &[0xff; 3]), Err(Malformed::ZipRecord { what: "directory", .. })));
     assert!(matches!(patch(end + 12, &[0xff; 8]), Err(Malformed::ZipRecord { what: "directory", .. })));
     assert!(matches!(patch(directory, b"X"), Err(Malformed::ZipRecord { what: "directory record", .. })));
-    assert!(matches!(patch(0, b"X"), Err(Malformed::ZipRecord { what: "local header", .. })));
+    assert!(matches!(patch(0, b"X"), Err(Malformed::Format { .. })));
+    assert!(matches!(patch(directory + 42, &[1]), Err(Malformed::ZipRecord { what: "local header", .. })));
     assert!(matches!(patch(30, b"X"), Err(Malformed::ZipRecord { what: "local header", .. })));
     assert!(matches!(patch(directory + 16, &[0; 4]), Err(Malformed::Checksum { .. })));
     assert!(matches!(patch(directory + 8, &[9]), Err(Malformed::ZipMethod { .. })));

@@ -15,6 +15,7 @@ const MAX_TIME: Duration = Duration::from_secs(1);
 const MAX_MEGABYTES: u64 = 100;
 
 type Outcome = Result<(), Malformed>;
+type Reader = fn(Vec<u8>) -> Outcome;
 
 fn network_reader(bytes: Vec<u8>) -> Outcome {
     NetworkFile::parse(bytes.into()).map(|_| ())
@@ -163,7 +164,7 @@ fn peak_megabytes() -> Option<u64> {
     Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? / 1024)
 }
 
-fn expect_error(name: &str, reader: fn(Vec<u8>) -> Outcome, bytes: Vec<u8>) {
+fn expect_error(name: &str, reader: Reader, bytes: Vec<u8>) {
     let start = Instant::now();
     let outcome = reader(bytes);
     let (time, peak) = (start.elapsed(), peak_megabytes());
@@ -215,7 +216,7 @@ fn bombs_are_cheap() {
 }
 
 /// All readers by name.
-const READERS: [(&str, fn(Vec<u8>) -> Outcome); 6] = [
+const READERS: [(&str, Reader); 6] = [
     ("network", network_reader),
     ("coefficients", |bytes| OfficialCoefficients::parse(bytes.into()).map(|_| ())),
     ("torch", torch_reader),
@@ -225,7 +226,7 @@ const READERS: [(&str, fn(Vec<u8>) -> Outcome); 6] = [
 ];
 
 /// A sound file for each reader.
-fn sound_files() -> Vec<(&'static str, fn(Vec<u8>) -> Outcome, Vec<u8>)> {
+fn sound_files() -> Vec<(&'static str, Reader, Vec<u8>)> {
     let header = r#"{"__metadata__":{"a":"b"},"x":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}"#;
     vec![
         ("network", READERS[0].1, network()),
@@ -238,14 +239,14 @@ fn sound_files() -> Vec<(&'static str, fn(Vec<u8>) -> Outcome, Vec<u8>)> {
     ]
 }
 
-fn every_truncation(name: &str, reader: fn(Vec<u8>) -> Outcome, sound: &[u8]) {
+fn every_truncation(name: &str, reader: Reader, sound: &[u8]) {
     for len in 0..sound.len() {
         assert!(reader(sound[..len].to_vec()).is_err(), "{name} of {len} bytes was accepted");
     }
 }
 
 /// Changed bits, bytes and 32-bit fields: an error or another value, never a panic, never slow.
-fn many_mutations(name: &str, reader: fn(Vec<u8>) -> Outcome, sound: &[u8]) {
+fn many_mutations(name: &str, reader: Reader, sound: &[u8]) {
     let mut state = 0x9e37_79b9_7f4a_7c15;
     let start = Instant::now();
     for _ in 0..20_000 {

@@ -103,7 +103,8 @@ fn formats_are_told_by_content() {
     assert_eq!(format(b"\x89PNG\r\n\x1a\n".to_vec()), Format::Png);
     assert_eq!(format(b"PK\x03\x04".to_vec()), Format::Zip);
     assert_eq!(format(archive(&[])), Format::Zip);
-    assert_eq!(format(Vec::new()), Format::Unknown);
+    assert_eq!(format(Vec::new()), Format::Empty);
+    assert_eq!(format(b"hello".to_vec()), Format::Unknown);
 }
 
 #[test]
@@ -199,9 +200,7 @@ fn views_must_stay_within_their_storage() {
 fn storages_must_be_as_declared() {
     let legacy = |root: Pickle, storages: &[(&str, u64, &[u8])]| read_torch(legacy_stream(&root.stop(), storages));
     let one = |key: &str, count| {
-        let root =
-            Pickle::new(2).dict(|p| p.text("t").view(|p| p.external("FloatStorage", key, count, true), 0, &[1], &[1]));
-        root
+        Pickle::new(2).dict(|p| p.text("t").view(|p| p.external("FloatStorage", key, count, true), 0, &[1], &[1]))
     };
     let data = [0u8; 8];
     assert!(legacy(one("k", 2), &[("k", 2, &data)]).is_ok());

@@ -11,11 +11,11 @@
 use super::bytes::SharedBytes;
 use super::network::Object;
 use super::pickle::{self, Graph, Id};
+use super::sniff::{Format, expect, sniff};
 use super::stored::StoredTensor;
 use super::torch::storage::Externals;
 use super::torch::tensor::TensorReader;
 use super::torch::{TorchFile, walk};
-use super::{Format, sniff};
 use crate::error::{Error, Malformed, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -95,13 +95,9 @@ impl OfficialCoefficients {
 
     /// Reads the bytes of a released file.
     pub fn parse(file: SharedBytes) -> Result<Self, Malformed> {
-        match sniff(&file) {
-            Format::Pickle => from_pickle(&file),
-            Format::TorchZip | Format::Zip | Format::TorchLegacy => from_torch(file),
-            other => {
-                Err(Malformed::Format { expected: "a pickle or torch file of coefficients", found: other.describe() })
-            }
-        }
+        let allowed = [Format::Pickle, Format::TorchZip, Format::TorchLegacy, Format::Zip];
+        expect(&file, "a pickle or torch file of coefficients", &allowed)?;
+        if sniff(&file) == Format::Pickle { from_pickle(&file) } else { from_torch(file) }
     }
 
     /// The counts and lengths must go together, and the numbers be numbers.

@@ -14,6 +14,7 @@
 use super::atomic;
 use super::bytes::{Cursor, SharedBytes};
 use super::dtype::{Dtype, short};
+use super::sniff::{Format, expect};
 use super::stored::StoredTensor;
 use crate::error::{Error, Malformed, Result};
 use serde::Deserialize;
@@ -49,6 +50,7 @@ impl TensorFile {
 
     /// Reads bytes; the tensors share them.
     pub fn parse(bytes: SharedBytes) -> Result<Self, Malformed> {
+        expect(&bytes, "a safetensors file", &[Format::Safetensors, Format::Unknown])?;
         let mut cursor = Cursor::new(&bytes, 0);
         let size = cursor.u64()?;
         if size > MAX_HEADER {
