@@ -89,6 +89,34 @@ fn compiled_modules_are_named_by_their_attributes() {
     assert_eq!(file.globals[0], "__torch__.net.layers.Net");
 }
 
+/// Written by Python 3, protocol 4: frame, short texts, set, long integers.
+#[test]
+fn a_stock_pickle_gives_its_plain_values() {
+    let data = b"\x80\x04\x95U\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x01a\x94]\x94(K\x01J\xfe\xff\xff\xffM,\x01G@\
+        \x0c\x00\x00\x00\x00\x00\x00N\x88\x8a\x06\x00\x00\x00\x00\x00\x01\x8a\x05\x00\x00\x00\x00\xfee\
+        \x8c\x01b\x94\x8f\x94(K\x01K\x02\x90\x8c\x01c\x94\x8c\x01x\x94h\x01\x86\x94\x8c\x01d\x94}\x94\
+        \x8c\x01e\x94]\x94u.";
+    let file = read_torch(archive(&[Member::stored("x/data.pkl", data)])).expect("sound");
+    assert_eq!(
+        serde_json::Value::Object(file.values),
+        serde_json::json!({
+            "a": [1, -2, 300, 3.5, null, true, 1i64 << 40, -(1i64 << 33)], "c": ["x", "a"], "d": {}, "e": []
+        })
+    );
+}
+
+/// Lengths and indices in their widest form.
+#[test]
+fn wide_forms_mean_the_same() {
+    let wide_text = [b"\x8d".as_slice(), &3u64.to_le_bytes(), b"key"].concat();
+    let wide_bytes = [b"\x8e".as_slice(), &2u64.to_le_bytes(), b"hi"].concat();
+    let long = b"\x8b\x02\0\0\0\xfe\xff";
+    let data = Pickle::new(4).raw(b"}(").raw(&wide_text).raw(b"r\x10\x27\0\0").raw(long);
+    let data = data.text("b").raw(&wide_bytes).text("again").raw(b"j\x10\x27\0\0u").stop();
+    let file = read_torch(archive(&[Member::stored("x/data.pkl", &data)])).expect("sound");
+    assert_eq!(serde_json::Value::Object(file.values), serde_json::json!({"key": -2, "again": "key"}));
+}
+
 #[test]
 fn formats_are_told_by_content() {
     let format = |bytes: Vec<u8>| sniff(&bytes.into());
@@ -260,6 +288,10 @@ fn coefficients_must_go_together() {
     assert!(matches!(replaced(&points, &wrong), Err(Malformed::Inconsistent { .. })));
     let scale = 0.75f32.to_le_bytes();
     assert!(matches!(replaced(&scale, &f32::NAN.to_le_bytes()), Err(Malformed::Inconsistent { .. })));
+    let unscaled = replaced(b"t_scale", b"t_skale").expect("sound without");
+    assert_eq!(unscaled.time_scale, [1.0]);
+    let whole = b"max_history_stepsN".as_slice();
+    assert!(matches!(replaced(whole, b"max_history_stepsK\0"), Err(Malformed::Inconsistent { .. })));
     assert!(matches!(replaced(b"hybrid_weights", b"hybrid_weightz"), Err(Malformed::Missing { .. })));
     assert!(matches!(replaced(b"schedule_type", b"schedule_typo"), Err(Malformed::Missing { .. })));
     let other = OfficialCoefficients::parse(b"{}".to_vec().into());

@@ -102,10 +102,12 @@ impl OfficialCoefficients {
 
     /// The counts and lengths must go together, and the numbers be numbers.
     fn check(self) -> Result<Self, Malformed> {
-        let scales = self.steps - usize::from(self.afs);
-        if self.time_scale.len() != scales {
-            let found = self.time_scale.len();
-            return Err(Malformed::Inconsistent { problem: format!("{found} time scales for {scales} network calls") });
+        if self.window == 0 {
+            return Err(Malformed::Inconsistent { problem: "a window of 0 steps combines nothing".into() });
+        }
+        if self.time_scale.len() != self.calls {
+            let problem = format!("{} time scales for {} network calls", self.time_scale.len(), self.calls);
+            return Err(Malformed::Inconsistent { problem });
         }
         let numbers = self.weights.iter().flatten().chain(&self.time_scale);
         match numbers.into_iter().find(|v| !v.is_finite()) {
@@ -149,7 +151,8 @@ fn from_pickle(file: &SharedBytes) -> Result<OfficialCoefficients, Malformed> {
         schedule: options.schedule()?,
         guidance: Guidance { kind, rate: options.number("guidance_rate")?.unwrap_or(0.0) },
         weights,
-        time_scale: tensor("t_scale")?.to_f64(),
+        // Trained without time scaling, there are none.
+        time_scale: tensor("t_scale").map_or_else(|_| vec![1.0; calls], StoredTensor::to_f64),
         training: options.training()?,
     };
     coefficients.check()
