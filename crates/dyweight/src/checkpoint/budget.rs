@@ -15,13 +15,13 @@ pub(crate) struct Budget {
 
 impl Budget {
     /// For bytes handed out: tied weights may appear several times, so more than the file has, but not much more.
-    pub(crate) fn bytes(file: usize) -> Self {
-        Self { what: "bytes in all tensors together", limit: (file as u64).saturating_mul(4) + (1 << 20), spent: 0 }
+    pub(crate) fn bytes(what: &'static str, file: usize) -> Self {
+        Self { what, limit: (file as u64).saturating_mul(4) + (1 << 20), spent: 0 }
     }
 
     /// For values looked at.
     pub(crate) fn visits() -> Self {
-        Self { what: "values in the pickle", limit: 1 << 22, spent: 0 }
+        Self { what: "values referred to in the pickle", limit: 1 << 20, spent: 0 }
     }
 
     /// Pays, or says that it cannot.

@@ -1,7 +1,7 @@
 //! Bytes on disk: weights, statistics and coefficients in the formats the field uses.
 //!
 //! Nothing in a file is ever executed; memory is bounded by the file's size; every way in which a file can be wrong
-//! is a variant of [`Malformed`](crate::error::Malformed). Formats are told by content ([`sniff`]), never by name.
+//! is a variant of [`Malformed`]. Formats are told by content ([`sniff`]), never by name.
 
 pub mod atomic;
 mod budget;

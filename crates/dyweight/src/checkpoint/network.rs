@@ -12,6 +12,7 @@
 use super::budget::Budget;
 use super::bytes::SharedBytes;
 use super::pickle::{self, Graph, Id, Meaning, Node};
+use super::sniff::{Format, expect};
 use super::stored::StoredTensor;
 use super::torch::storage::Externals;
 use super::torch::tensor::TensorReader;
@@ -66,6 +67,7 @@ impl NetworkFile {
 
     /// Reads the bytes of a pickle; the tensors share them.
     pub fn parse(file: SharedBytes) -> Result<Self, Malformed> {
+        expect(&file, "a pickle of a network", &[Format::Pickle])?;
         let graph = pickle::parse_all(&file)?;
         if graph.as_dict(graph.root()).is_none() {
             return Err(graph.wrong("pickle", "a dictionary", graph.root()));

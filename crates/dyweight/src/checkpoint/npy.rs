@@ -11,6 +11,7 @@ use super::atomic;
 use super::bytes::{Cursor, SharedBytes, to_text};
 use super::dtype::{Dtype, short};
 use super::layout::View;
+use super::sniff::{Format, expect};
 use super::stored::{StoredTensor, byte_count};
 use super::zip::{Archive, write_stored};
 use crate::error::{Error, Malformed, Result};
@@ -41,6 +42,7 @@ impl ArrayFile {
 
     /// Reads the bytes of an `.npz`.
     pub fn parse(bytes: SharedBytes) -> Result<Self, Malformed> {
+        expect(&bytes, "a numpy archive", &[Format::Npz, Format::Zip])?;
         let archive = Archive::open(bytes)?;
         let mut arrays = BTreeMap::new();
         for member in archive.names() {
@@ -81,10 +83,8 @@ pub fn write_npy(path: &Path, array: &StoredTensor) -> Result<()> {
 
 /// Reads the bytes of an `.npy`; the array shares them.
 pub fn parse_npy(bytes: &SharedBytes) -> Result<StoredTensor, Malformed> {
-    let mut cursor = Cursor::new(bytes, 0);
-    if cursor.take(MAGIC.len())? != MAGIC {
-        return Err(Malformed::Format { expected: "a numpy array", found: "something else" });
-    }
+    expect(bytes, "a numpy array", &[Format::Npy])?;
+    let mut cursor = Cursor::new(bytes, MAGIC.len());
     let (major, _minor) = (cursor.u8()?, cursor.u8()?);
     let len = match major {
         1 => usize::from(cursor.u16()?),

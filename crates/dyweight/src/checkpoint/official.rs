@@ -11,11 +11,11 @@
 use super::bytes::SharedBytes;
 use super::network::Object;
 use super::pickle::{self, Graph, Id};
+use super::sniff::{Format, expect, sniff};
 use super::stored::StoredTensor;
 use super::torch::storage::Externals;
 use super::torch::tensor::TensorReader;
 use super::torch::{TorchFile, walk};
-use super::{Format, sniff};
 use crate::error::{Error, Malformed, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -95,21 +95,19 @@ impl OfficialCoefficients {
 
     /// Reads the bytes of a released file.
     pub fn parse(file: SharedBytes) -> Result<Self, Malformed> {
-        match sniff(&file) {
-            Format::Pickle => from_pickle(&file),
-            Format::TorchZip | Format::Zip | Format::TorchLegacy => from_torch(file),
-            other => {
-                Err(Malformed::Format { expected: "a pickle or torch file of coefficients", found: other.describe() })
-            }
-        }
+        let allowed = [Format::Pickle, Format::TorchZip, Format::TorchLegacy, Format::Zip];
+        expect(&file, "a pickle or torch file of coefficients", &allowed)?;
+        if sniff(&file) == Format::Pickle { from_pickle(&file) } else { from_torch(file) }
     }
 
     /// The counts and lengths must go together, and the numbers be numbers.
     fn check(self) -> Result<Self, Malformed> {
-        let scales = self.steps - usize::from(self.afs);
-        if self.time_scale.len() != scales {
-            let found = self.time_scale.len();
-            return Err(Malformed::Inconsistent { problem: format!("{found} time scales for {scales} network calls") });
+        if self.window == 0 {
+            return Err(Malformed::Inconsistent { problem: "a window of 0 steps combines nothing".into() });
+        }
+        if self.time_scale.len() != self.calls {
+            let problem = format!("{} time scales for {} network calls", self.time_scale.len(), self.calls);
+            return Err(Malformed::Inconsistent { problem });
         }
         let numbers = self.weights.iter().flatten().chain(&self.time_scale);
         match numbers.into_iter().find(|v| !v.is_finite()) {
@@ -153,7 +151,8 @@ fn from_pickle(file: &SharedBytes) -> Result<OfficialCoefficients, Malformed> {
         schedule: options.schedule()?,
         guidance: Guidance { kind, rate: options.number("guidance_rate")?.unwrap_or(0.0) },
         weights,
-        time_scale: tensor("t_scale")?.to_f64(),
+        // Trained without time scaling, there are none.
+        time_scale: tensor("t_scale").map_or_else(|_| vec![1.0; calls], StoredTensor::to_f64),
         training: options.training()?,
     };
     coefficients.check()

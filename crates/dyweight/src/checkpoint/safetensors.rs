@@ -14,17 +14,19 @@
 use super::atomic;
 use super::bytes::{Cursor, SharedBytes};
 use super::dtype::{Dtype, short};
+use super::sniff::{Format, expect};
 use super::stored::StoredTensor;
 use crate::error::{Error, Malformed, Result};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Larger headers do not occur: a hundred thousand tensors need about this much.
-const MAX_HEADER: u64 = 16 << 20;
+/// Larger headers do not occur: fifty thousand tensors need about this much.
+const MAX_HEADER: u64 = 8 << 20;
 /// No sound tensor has more axes.
 const MAX_RANK: usize = 16;
 /// The one key that is not a tensor.
@@ -48,13 +50,14 @@ impl TensorFile {
 
     /// Reads bytes; the tensors share them.
     pub fn parse(bytes: SharedBytes) -> Result<Self, Malformed> {
+        expect(&bytes, "a safetensors file", &[Format::Safetensors, Format::Unknown])?;
         let mut cursor = Cursor::new(&bytes, 0);
         let size = cursor.u64()?;
         if size > MAX_HEADER {
             return Err(Malformed::TooLarge { what: "safetensors header", size, limit: MAX_HEADER });
         }
         let header = super::bytes::to_text("safetensors header", cursor.take(size as usize)?, 8)?;
-        let header: Header = serde_json::from_str(header)
+        let header: Header<'_> = serde_json::from_str(header)
             .map_err(|e| Malformed::Json { what: "safetensors header", reason: short(&e.to_string()) })?;
         let start = cursor.position();
         header.check_cover(bytes.len() - start)?;
@@ -92,7 +95,7 @@ impl TensorFile {
         let mut order: Vec<(&String, &StoredTensor)> = self.tensors.iter().collect();
         order.sort_by_key(|(_, t)| std::cmp::Reverse(t.dtype().size()));
         let mut header = serde_json::to_string(&self.header(&order))?;
-        while header.len() % 8 != 0 {
+        while !header.len().is_multiple_of(8) {
             header.push(' ');
         }
         out.write_all(&(header.len() as u64).to_le_bytes())?;
@@ -121,23 +124,24 @@ impl TensorFile {
 }
 
 /// The JSON in front of the data.
-struct Header {
+struct Header<'a> {
     metadata: BTreeMap<String, String>,
-    tensors: Vec<(String, Entry)>,
+    tensors: Vec<(String, Entry<'a>)>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
-    dtype: String,
+struct Entry<'a> {
+    #[serde(borrow)]
+    dtype: Cow<'a, str>,
     shape: Shape,
     data_offsets: [u64; 2],
 }
 
-impl Header {
+impl Header<'_> {
     /// The tensors must lie one after the other and fill the data; and no name may come twice.
     fn check_cover(&self, len: usize) -> Result<(), Malformed> {
-        let mut order: Vec<&(String, Entry)> = self.tensors.iter().collect();
+        let mut order: Vec<&(String, Entry<'_>)> = self.tensors.iter().collect();
         order.sort_by_key(|(_, e)| e.data_offsets);
         let mut at = 0;
         for (name, entry) in order {
@@ -165,18 +169,18 @@ impl Header {
     }
 }
 
-impl<'de> Deserialize<'de> for Header {
+impl<'de> Deserialize<'de> for Header<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
         impl<'de> Visitor<'de> for Fields {
-            type Value = Header;
+            type Value = Header<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of tensors")
             }
 
             // A map type would silently keep the last of two entries of one name.
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header<'de>, A::Error> {
                 let mut header = Header { metadata: BTreeMap::new(), tensors: Vec::new() };
                 while let Some(name) = map.next_key::<String>()? {
                     match name.as_str() {

@@ -3,6 +3,7 @@
 use super::bytes::SharedBytes;
 use super::torch::{data_root, legacy};
 use super::zip::Archive;
+use crate::error::Malformed;
 
 /// What a file looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub enum Format {
     Json,
     /// PNG image.
     Png,
+    /// No bytes at all.
+    Empty,
     /// None of these.
     Unknown,
 }
@@ -45,6 +48,7 @@ impl Format {
             Format::SolverFile => "a solver file",
             Format::Json => "a JSON file",
             Format::Png => "a PNG image",
+            Format::Empty => "an empty file",
             Format::Unknown => "an unknown format",
         }
     }
@@ -55,7 +59,9 @@ const JSON_HEAD: usize = 4096;
 
 /// What the bytes look like.
 pub fn sniff(bytes: &SharedBytes) -> Format {
-    if legacy::is_legacy(bytes) {
+    if bytes.is_empty() {
+        Format::Empty
+    } else if legacy::is_legacy(bytes) {
         Format::TorchLegacy
     } else if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
         archive(bytes)
@@ -65,11 +71,17 @@ pub fn sniff(bytes: &SharedBytes) -> Format {
         Format::Png
     } else if is_safetensors(bytes) {
         Format::Safetensors
-    } else if matches!(**bytes, [0x80, 0..=5, ..]) {
+    } else if bytes.starts_with(&[0x80]) {
         Format::Pickle
     } else {
         text(bytes)
     }
+}
+
+/// Refuses bytes of another format than a reader reads, before it stumbles over them.
+pub(crate) fn expect(bytes: &SharedBytes, expected: &'static str, allowed: &[Format]) -> Result<(), Malformed> {
+    let found = sniff(bytes);
+    if allowed.contains(&found) { Ok(()) } else { Err(Malformed::Format { expected, found: found.describe() }) }
 }
 
 /// A length in eight bytes, then an object; the length may be longer than a truncated file.

@@ -53,7 +53,7 @@ pub enum Malformed {
         offset: usize,
     },
     /// Text that should be JSON is not, or has the wrong fields.
-    #[error("{what}: {reason}")]
+    #[error("{what}: {}", clean(.reason))]
     Json {
         /// The document.
         what: &'static str,
@@ -61,7 +61,7 @@ pub enum Malformed {
         reason: String,
     },
     /// A header that cannot be understood.
-    #[error("{what}: cannot understand '{found}'")]
+    #[error("{what}: cannot understand '{}'", clean(.found))]
     Header {
         /// The header or field.
         what: &'static str,
@@ -69,19 +69,19 @@ pub enum Malformed {
         found: String,
     },
     /// Two entries of one name.
-    #[error("'{name}' is there twice")]
+    #[error("'{}' is there twice", clean(.name))]
     Duplicate {
         /// The name.
         name: String,
     },
     /// An entry that must be there is not.
-    #[error("'{name}' is missing")]
+    #[error("'{}' is missing", clean(.name))]
     Missing {
         /// The entry.
         name: String,
     },
     /// An entry of another type than it must have.
-    #[error("'{name}' should be {expected}, but is {found}")]
+    #[error("'{}' should be {expected}, but is {found}", clean(.name))]
     Type {
         /// The entry.
         name: String,
@@ -91,7 +91,7 @@ pub enum Malformed {
         found: &'static str,
     },
     /// An element type that is not supported.
-    #[error("element type '{name}' is not supported")]
+    #[error("element type '{}' is not supported", clean(.name))]
     Dtype {
         /// The type as written in the file.
         name: String,
@@ -103,7 +103,7 @@ pub enum Malformed {
         shape: Vec<usize>,
     },
     /// A tensor's shape and its bytes do not agree.
-    #[error("'{name}': its shape needs {expected} bytes, the file has {found}")]
+    #[error("'{}': its shape needs {expected} bytes, the file has {found}", clean(.name))]
     ByteCount {
         /// The tensor.
         name: String,
@@ -113,7 +113,7 @@ pub enum Malformed {
         found: usize,
     },
     /// A range that leaves the file, or ends before it starts.
-    #[error("'{name}': bytes {start}..{end} are not within the {len} bytes there are")]
+    #[error("'{}': bytes {start}..{end} are not within the {len} bytes there are", clean(.name))]
     Range {
         /// The tensor or member.
         name: String,
@@ -125,7 +125,7 @@ pub enum Malformed {
         len: u64,
     },
     /// Two entries claim the same bytes.
-    #[error("'{name}' starts at byte {start}, inside another entry that ends at {end}")]
+    #[error("'{}' starts at byte {start}, inside another entry that ends at {end}", clean(.name))]
     Overlap {
         /// The second of the two.
         name: String,
@@ -167,7 +167,7 @@ pub enum Malformed {
         offset: usize,
     },
     /// A name that could be code, and is not one of the few this program gives a meaning to.
-    #[error("refers to '{module}.{name}', which is not allowed")]
+    #[error("refers to '{}.{}', which is not allowed", clean(.module), clean(.name))]
     ForbiddenGlobal {
         /// Python module.
         module: String,
@@ -175,7 +175,7 @@ pub enum Malformed {
         name: String,
     },
     /// An allowed name, used in a way that would run code.
-    #[error("calls '{module}.{name}', which is not allowed")]
+    #[error("calls '{}.{}', which is not allowed", clean(.module), clean(.name))]
     ForbiddenCall {
         /// Python module.
         module: String,
@@ -186,13 +186,13 @@ pub enum Malformed {
     #[error("written by a big-endian machine")]
     BigEndian,
     /// A tensor refers to numbers that are not in the file.
-    #[error("storage '{key}' is missing")]
+    #[error("storage '{}' is missing", clean(.key))]
     MissingStorage {
         /// Its name.
         key: String,
     },
     /// A store of numbers of another size than declared.
-    #[error("storage '{key}' should hold {expected} bytes, but holds {found}")]
+    #[error("storage '{}' should hold {expected} bytes, but holds {found}", clean(.key))]
     StorageSize {
         /// Its name.
         key: String,
@@ -225,7 +225,7 @@ pub enum Malformed {
         offset: u64,
     },
     /// A zip member packed in a way that is not supported.
-    #[error("zip member '{name}' uses {how}, which is not supported")]
+    #[error("zip member '{}' uses {how}, which is not supported", clean(.name))]
     ZipMethod {
         /// The member.
         name: String,
@@ -233,7 +233,7 @@ pub enum Malformed {
         how: String,
     },
     /// A zip member that does not unpack to what the directory promises.
-    #[error("zip member '{name}' does not unpack to its {size} bytes")]
+    #[error("zip member '{}' does not unpack to its {size} bytes", clean(.name))]
     Inflate {
         /// The member.
         name: String,
@@ -241,7 +241,7 @@ pub enum Malformed {
         size: u64,
     },
     /// Bytes changed since they were written.
-    #[error("zip member '{name}' has checksum {found:08x}, its directory says {expected:08x}")]
+    #[error("zip member '{}' has checksum {found:08x}, its directory says {expected:08x}", clean(.name))]
     Checksum {
         /// The member.
         name: String,
@@ -251,7 +251,7 @@ pub enum Malformed {
         found: u32,
     },
     /// Values that are each fine, but do not go together.
-    #[error("{problem}")]
+    #[error("{}", clean(.problem))]
     Inconsistent {
         /// Which, and why not.
         problem: String,
@@ -275,5 +275,28 @@ impl Malformed {
             _ => return None,
         };
         Some(hint.into())
+    }
+}
+
+/// A text from a file, fit for a message: not too long, and nothing in it that a terminal would obey.
+fn clean(text: &str) -> String {
+    const MAX_CHARS: usize = 120;
+    let mut shown: String = text.chars().take(MAX_CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MAX_CHARS).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_hold_no_control_characters_and_stay_short() {
+        let name = format!("a\u{1b}[31m{}", "x".repeat(1000));
+        let message = Malformed::Duplicate { name }.to_string();
+        assert!(message.starts_with("'a\\u{1b}[31mxxx"), "{message}");
+        assert!(message.len() < 200 && message.ends_with("x…' is there twice"), "{message}");
     }
 }

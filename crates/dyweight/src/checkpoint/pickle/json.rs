@@ -20,7 +20,7 @@ pub(crate) fn fields(graph: &Graph<'_>, dict: Id, buffer: &[u8]) -> Result<Map<S
 
 /// A value as JSON, if it can be.
 pub(crate) fn to_json(graph: &Graph<'_>, id: Id, buffer: &[u8]) -> Result<Option<Value>, Malformed> {
-    Writer { graph, buffer, budget: Budget::bytes(buffer.len()) }.value(id, 0)
+    Writer { graph, buffer, budget: Budget::bytes("bytes in all options together", buffer.len()) }.value(id, 0)
 }
 
 struct Writer<'g, 'a> {

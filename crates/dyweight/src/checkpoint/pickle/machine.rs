@@ -1,33 +1,35 @@
 //! The stack machine that runs a pickle's instructions.
 
 use super::graph::{Global, Graph, Id, Node};
-use super::{MAX_DEPTH, MAX_NAME, MAX_NODES, MAX_STEPS, Meaning};
-use crate::checkpoint::bytes::{Cursor, to_text, to_usize};
+use super::{MAX_DEPTH, MAX_NODES, MAX_STEPS};
+use crate::checkpoint::bytes::Cursor;
 use crate::error::Malformed;
 use std::collections::HashMap;
 
-type Step<T = ()> = Result<T, Malformed>;
+/// What an instruction gives.
+pub(super) type Step<T = ()> = Result<T, Malformed>;
 
 /// Instructions with a name of their own here.
 const STOP: u8 = b'.';
 const MARK: u8 = b'(';
-const MAX_PROTOCOL: u8 = 5;
 
 /// The machine's state.
 pub(super) struct Machine<'a> {
-    cursor: Cursor<'a>,
-    nodes: Vec<Node<'a>>,
+    pub(super) cursor: Cursor<'a>,
+    pub(super) nodes: Vec<Node<'a>>,
     /// Levels of containers below each value.
-    depths: Vec<u16>,
-    stack: Vec<Id>,
+    pub(super) depths: Vec<u16>,
+    pub(super) stack: Vec<Id>,
     /// Stack heights at which open containers began.
-    marks: Vec<usize>,
-    memo: HashMap<usize, Id>,
-    globals: Vec<Global<'a>>,
-    global_index: HashMap<(&'a str, &'a str), u32>,
+    pub(super) marks: Vec<usize>,
+    /// Remembered values, and how many there are.
+    pub(super) memo: Vec<Option<Id>>,
+    pub(super) remembered: usize,
+    pub(super) globals: Vec<Global<'a>>,
+    pub(super) global_index: HashMap<(&'a str, &'a str), u32>,
     /// The instruction being run and where it stands, for messages.
-    opcode: u8,
-    at: usize,
+    pub(super) opcode: u8,
+    pub(super) at: usize,
 }
 
 impl<'a> Machine<'a> {
@@ -38,7 +40,8 @@ impl<'a> Machine<'a> {
             depths: Vec::new(),
             stack: Vec::new(),
             marks: Vec::new(),
-            memo: HashMap::new(),
+            memo: Vec::new(),
+            remembered: 0,
             globals: Vec::new(),
             global_index: HashMap::new(),
             opcode: 0,
@@ -81,216 +84,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn protocol(&mut self) -> Step {
-        match self.cursor.u8()? {
-            0..=MAX_PROTOCOL => Ok(()),
-            found => Err(Malformed::Header { what: "pickle protocol", found: found.to_string() }),
-        }
-    }
-
-    /// A frame only announces how many bytes follow.
-    fn frame(&mut self) -> Step {
-        let len = self.cursor.length("pickle frame")?;
-        self.cursor.clone().take(len).map(|_| ())
-    }
-
-    fn mark(&mut self) -> Step {
-        if self.marks.len() == MAX_DEPTH {
-            return Err(Malformed::TooDeep { limit: MAX_DEPTH });
-        }
-        self.marks.push(self.stack.len());
-        Ok(())
-    }
-
-    fn number(&mut self) -> Step {
-        let node = match self.opcode {
-            b'N' => Node::None,
-            0x88 => Node::Bool(true),
-            0x89 => Node::Bool(false),
-            b'J' => Node::Int((self.cursor.u32()? as i32).into()),
-            b'K' => Node::Int(self.cursor.u8()?.into()),
-            b'M' => Node::Int(self.cursor.u16()?.into()),
-            b'G' => Node::Float(self.cursor.f64_big_endian()?),
-            _ => {
-                let len = if self.opcode == 0x8a { self.cursor.u8()? as u32 } else { self.cursor.u32()? };
-                long(self.cursor.take(to_usize("integer", len.into())?)?)
-            }
-        };
-        self.push(node, 0)
-    }
-
-    /// Length of a text or bytes, by the width of the instruction's length field.
-    fn len(&mut self) -> Step<usize> {
-        match self.opcode {
-            0x8c | b'C' => Ok(self.cursor.u8()?.into()),
-            b'X' | b'B' => to_usize("text or bytes", self.cursor.u32()?.into()),
-            _ => self.cursor.length("text or bytes"),
-        }
-    }
-
-    fn text(&mut self) -> Step {
-        let len = self.len()?;
-        let text = to_text("pickle text", self.cursor.take(len)?, self.at)?;
-        self.push(Node::Text(text), 0)
-    }
-
-    fn bytes(&mut self) -> Step {
-        let len = self.len()?;
-        let start = self.cursor.position();
-        self.cursor.take(len)?;
-        self.push(Node::Bytes(start..start + len), 0)
-    }
-
-    fn container(&mut self) -> Step {
-        let items = match self.opcode {
-            b'}' => return self.push(Node::Dict(Vec::new()), 1),
-            b']' => return self.push(Node::List(Vec::new()), 1),
-            0x8f => return self.push(Node::Set, 1),
-            b')' => return self.push(Node::Tuple(Vec::new()), 1),
-            b't' => self.pop_to_mark()?,
-            opcode => {
-                let mut items = (0x85..=opcode).map(|_| self.pop()).collect::<Step<Vec<Id>>>()?;
-                items.reverse();
-                items
-            }
-        };
-        let depth = self.depth_above(&items)?;
-        self.push(Node::Tuple(items), depth)
-    }
-
-    /// Puts items into the list or dictionary below them.
-    fn fill(&mut self) -> Step {
-        let items = match self.opcode {
-            b'a' => vec![self.pop()?],
-            b's' => {
-                let value = self.pop()?;
-                vec![self.pop()?, value]
-            }
-            _ => self.pop_to_mark()?,
-        };
-        let target = self.top()?;
-        let depth = self.depth_above(&items)?;
-        let error = self.bad_operand();
-        let below = &mut self.depths[target.0 as usize];
-        *below = depth.max(*below);
-        match (self.opcode, &mut self.nodes[target.0 as usize]) {
-            (b'a' | b'e', Node::List(list)) => list.extend(items),
-            // What a set holds is of no interest to any reader.
-            (0x90, Node::Set) => {}
-            (b's' | b'u', Node::Dict(entries)) if items.len() % 2 == 0 => {
-                entries.extend(items.as_chunks().0.iter().map(|[key, value]| (*key, *value)));
-            }
-            _ => return Err(error),
-        }
-        Ok(())
-    }
-
-    fn remember(&mut self) -> Step {
-        let index = match self.opcode {
-            0x94 => self.memo.len(),
-            b'q' | b'h' => self.cursor.u8()?.into(),
-            _ => to_usize("memo index", self.cursor.u32()?.into())?,
-        };
-        match self.opcode {
-            b'h' | b'j' => {
-                let id = self.memo.get(&index).ok_or(Malformed::Memo { index, offset: self.at })?;
-                self.stack.push(*id);
-            }
-            _ => {
-                let id = self.top()?;
-                self.memo.insert(index, id);
-            }
-        }
-        Ok(())
-    }
-
-    fn name(&mut self) -> Step {
-        let (module, name) = if self.opcode == b'c' {
-            let module = to_text("module name", self.cursor.line()?, self.at)?;
-            (module, to_text("name", self.cursor.line()?, self.at)?)
-        } else {
-            let (name, module) = (self.pop()?, self.pop()?);
-            match (&self.nodes[module.0 as usize], &self.nodes[name.0 as usize]) {
-                (Node::Text(module), Node::Text(name)) => (*module, *name),
-                _ => return Err(self.bad_operand()),
-            }
-        };
-        let index = self.allowed(module, name)?;
-        self.push(Node::Global(index), 0)
-    }
-
-    /// The number of an allowed name.
-    fn allowed(&mut self, module: &'a str, name: &'a str) -> Step<u32> {
-        // Before any comparison, so that long names shared many times cost nothing.
-        let size = module.len().max(name.len());
-        if size > MAX_NAME {
-            return Err(Malformed::TooLarge { what: "length of a name", size: size as u64, limit: MAX_NAME as u64 });
-        }
-        if let Some(index) = self.global_index.get(&(module, name)) {
-            return Ok(*index);
-        }
-        let Some(meaning) = Meaning::of(module, name) else {
-            return Err(Malformed::ForbiddenGlobal { module: module.into(), name: name.into() });
-        };
-        let index = self.globals.len() as u32;
-        self.globals.push(Global { module, name, meaning });
-        self.global_index.insert((module, name), index);
-        Ok(index)
-    }
-
-    fn object(&mut self) -> Step {
-        match self.opcode {
-            b'Q' => {
-                let id = self.pop()?;
-                let depth = self.depth_above(&[id])?;
-                self.push(Node::External(id), depth)
-            }
-            b'b' => self.build(),
-            _ => self.make(),
-        }
-    }
-
-    /// Notes that a name is applied to arguments.
-    fn make(&mut self) -> Step {
-        let (args, callable) = (self.pop()?, self.pop()?);
-        let (Node::Global(global), Node::Tuple(items)) =
-            (&self.nodes[callable.0 as usize], &self.nodes[args.0 as usize])
-        else {
-            return Err(self.bad_operand());
-        };
-        let Global { module, name, meaning } = self.globals[*global as usize];
-        let allowed = if self.opcode == b'R' { meaning.reducible() } else { meaning.creatable() };
-        if !allowed {
-            return Err(Malformed::ForbiddenCall { module: module.into(), name: name.into() });
-        }
-        if meaning == Meaning::OrderedDict && items.is_empty() {
-            return self.push(Node::Dict(Vec::new()), 1);
-        }
-        let node = Node::Made { global: *global, args, state: None };
-        let depth = self.depth_above(&[args])?;
-        self.push(node, depth)
-    }
-
-    /// Gives a made value its state.
-    fn build(&mut self) -> Step {
-        let new = self.pop()?;
-        let target = self.top()?;
-        let depth = self.depth_above(&[new])?;
-        let error = self.bad_operand();
-        match &mut self.nodes[target.0 as usize] {
-            // Attributes on an ordered dictionary are versions of layers: of no interest.
-            Node::Dict(_) => {}
-            Node::Made { global, state, .. } if self.globals[*global as usize].meaning.buildable() => {
-                *state = Some(new)
-            }
-            _ => return Err(error),
-        }
-        let below = &mut self.depths[target.0 as usize];
-        *below = depth.max(*below);
-        Ok(())
-    }
-
-    fn push(&mut self, node: Node<'a>, depth: u16) -> Step {
+    pub(super) fn push(&mut self, node: Node<'a>, depth: u16) -> Step {
         if self.nodes.len() == MAX_NODES {
             let (size, limit) = (MAX_NODES as u64 + 1, MAX_NODES as u64);
             return Err(Malformed::TooLarge { what: "values in the pickle", size, limit });
@@ -302,13 +96,13 @@ impl<'a> Machine<'a> {
     }
 
     /// Takes the top, but never below the last mark.
-    fn pop(&mut self) -> Step<Id> {
+    pub(super) fn pop(&mut self) -> Step<Id> {
         let top = self.top()?;
         self.stack.pop();
         Ok(top)
     }
 
-    fn top(&self) -> Step<Id> {
+    pub(super) fn top(&self) -> Step<Id> {
         let floor = self.marks.last().copied().unwrap_or(0);
         match self.stack.last() {
             Some(id) if self.stack.len() > floor => Ok(*id),
@@ -316,13 +110,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn pop_to_mark(&mut self) -> Step<Vec<Id>> {
+    pub(super) fn pop_to_mark(&mut self) -> Step<Vec<Id>> {
         let Some(mark) = self.marks.pop() else { return Err(self.bad_operand()) };
         Ok(self.stack.split_off(mark))
     }
 
     /// Depth of a container of these items.
-    fn depth_above(&self, items: &[Id]) -> Step<u16> {
+    pub(super) fn depth_above(&self, items: &[Id]) -> Step<u16> {
         let below = items.iter().map(|id| self.depths[id.0 as usize]).max().unwrap_or(0);
         if usize::from(below) >= MAX_DEPTH {
             return Err(Malformed::TooDeep { limit: MAX_DEPTH });
@@ -330,18 +124,7 @@ impl<'a> Machine<'a> {
         Ok(below + 1)
     }
 
-    fn bad_operand(&self) -> Malformed {
+    pub(super) fn bad_operand(&self) -> Malformed {
         Malformed::Operand { opcode: self.opcode, offset: self.at }
     }
-}
-
-/// A little-endian two's complement integer of any length.
-fn long(bytes: &[u8]) -> Node<'_> {
-    let Some(last) = bytes.last() else { return Node::Int(0) };
-    if bytes.len() > 8 {
-        return Node::Long(bytes);
-    }
-    let mut wide = [if *last >= 0x80 { 0xff } else { 0 }; 8];
-    wide[..bytes.len()].copy_from_slice(bytes);
-    Node::Int(i64::from_le_bytes(wide))
 }

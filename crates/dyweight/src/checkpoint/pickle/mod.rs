@@ -9,6 +9,7 @@
 
 mod globals;
 mod graph;
+mod instructions;
 mod json;
 mod machine;
 

@@ -15,6 +15,7 @@ pub(crate) mod walk;
 
 use super::bytes::SharedBytes;
 use super::pickle::{self, Graph};
+use super::sniff::{Format, expect};
 use super::stored::StoredTensor;
 use super::zip::Archive;
 use crate::error::{Error, Malformed, Result};
@@ -44,6 +45,7 @@ impl TorchFile {
 
     /// Reads the bytes of a zip archive or a legacy stream; the tensors share them.
     pub fn parse(file: SharedBytes) -> Result<Self, Malformed> {
+        expect(&file, "a torch file", &[Format::TorchZip, Format::TorchLegacy, Format::Zip])?;
         if legacy::is_legacy(&file) {
             let (graph, externals) = legacy::parse(&file)?;
             return Self::collect(&graph, &file, externals, file.len());

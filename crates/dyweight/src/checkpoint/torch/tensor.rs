@@ -33,7 +33,8 @@ pub(crate) struct TensorReader<'g, 'a> {
 impl<'g, 'a> TensorReader<'g, 'a> {
     /// `file` is the size of the whole file, which bounds what the tensors may take together.
     pub(crate) fn new(graph: &'g Graph<'a>, buffer: &'g SharedBytes, externals: Externals, file: usize) -> Self {
-        Self { graph, buffer, externals, inside: HashMap::new(), budget: Budget::bytes(file) }
+        let budget = Budget::bytes("bytes in all tensors together", file);
+        Self { graph, buffer, externals, inside: HashMap::new(), budget }
     }
 
     /// The tensor a value describes.
