@@ -44,8 +44,9 @@ fn sample_shape(given: &[usize]) -> Result<[usize; 3]> {
 }
 
 /// Which grid rule.
-#[derive(Args, Clone, Default)]
+#[derive(Args, Clone, Default, serde::Serialize, serde::Deserialize)]
 #[command(next_help_heading = "Schedule")]
+#[serde(rename_all = "kebab-case", default)]
 pub struct ScheduleArgs {
     /// karras, logsnr, time-uniform, discrete or flow
     #[arg(long, alias = "schedule_type", value_name = "NAME")]

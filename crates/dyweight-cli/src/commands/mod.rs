@@ -4,3 +4,4 @@ pub mod convert;
 pub mod inspect;
 pub mod list;
 pub mod sample;
+pub mod train;

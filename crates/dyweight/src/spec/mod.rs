@@ -6,6 +6,7 @@ pub mod model;
 pub mod schedule;
 pub mod seeds;
 pub mod solver;
+pub mod train;
 
 pub use budget::Budget;
 pub use learned::Learned;
@@ -13,3 +14,4 @@ pub use model::{LoadedModel, ModelSpec};
 pub use schedule::ScheduleSpec;
 pub use seeds::Seeds;
 pub use solver::{METHODS, SolverSpec};
+pub use train::{TrainPlan, TrainSpec};
