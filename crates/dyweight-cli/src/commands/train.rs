@@ -87,10 +87,10 @@ pub struct TrainArgs {
     /// Where the Huber loss turns linear [0.1]
     #[arg(long, help_heading = "Optimisation")]
     huber_delta: Option<f64>,
-    /// Iterations [625]
+    /// Iterations [625; 1500 for a closed form]
     #[arg(long, help_heading = "Optimisation")]
     iters: Option<usize>,
-    /// Pairs per iteration and accumulation round [16]
+    /// Pairs per iteration and accumulation round [16; 64 for a closed form]
     #[arg(long, help_heading = "Optimisation")]
     batch: Option<usize>,
     /// Accumulation rounds per iteration [1]
@@ -120,7 +120,7 @@ pub struct TrainArgs {
     /// What is kept for the gradient: keep or recompute [recompute]
     #[arg(long, value_name = "keep|recompute", help_heading = "Optimisation")]
     memory: Option<String>,
-    /// Validation pairs, of other seeds [64]
+    /// Validation pairs, of other seeds [64; 1024 for a closed form]
     #[arg(long, help_heading = "Validation")]
     validation: Option<usize>,
     /// Iterations between validations [a fortieth of the run]

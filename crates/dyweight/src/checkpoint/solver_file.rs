@@ -162,11 +162,18 @@ impl SolverFile {
         Ok(file)
     }
 
-    /// The bytes of the file.
+    /// The bytes of the file: one line per field, one per row of weights.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
-        text.push('\n');
-        text.into_bytes()
+        let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(self) else { return Vec::new() };
+        let line = |(key, value): (&String, &serde_json::Value)| match value.as_array() {
+            Some(rows) if key == "weights" => {
+                let rows: Vec<String> = rows.iter().map(|row| format!("    {row}")).collect();
+                format!("  \"{key}\": [\n{}\n  ]", rows.join(",\n"))
+            }
+            _ => format!("  \"{key}\": {value}"),
+        };
+        let lines: Vec<String> = fields.iter().map(line).collect();
+        format!("{{\n{}\n}}\n", lines.join(",\n")).into_bytes()
     }
 
     /// Writes the file, all or nothing.

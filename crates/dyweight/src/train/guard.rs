@@ -2,14 +2,15 @@
 //!
 //! The parameters with the lowest validation loss are what training returns; the initial ones count, so a run that only
 //! gets worse returns its start. A loss that explodes, or stays well above the best for long, puts the best parameters back and
-//! halves the rate.
+//! halves the rate. The bounds are wide on purpose: good runs pass through worse places, and going back too soon costs more
+//! than it saves.
 
-/// A validation loss this many times the best is an explosion.
-const EXPLODED: f64 = 10.0;
+/// A validation loss this many times the initial one is an explosion.
+const EXPLODED: f64 = 3.0;
 /// A loss this many times the best, for [`ADRIFT`] validations in a row, has left for good.
-const WORSE: f64 = 1.5;
+const WORSE: f64 = 2.0;
 /// See [`WORSE`].
-const ADRIFT: usize = 8;
+const ADRIFT: usize = 12;
 /// An improvement smaller than this fraction does not count against patience.
 const IMPROVEMENT: f64 = 1e-3;
 
@@ -67,7 +68,7 @@ impl Guard {
             return Verdict::Best;
         }
         self.adrift = if loss <= self.best_loss * WORSE { 0 } else { self.adrift + 1 };
-        let exploded = !loss.is_finite() || loss > self.best_loss * EXPLODED;
+        let exploded = !loss.is_finite() || loss > self.initial_loss * EXPLODED;
         if exploded || self.adrift >= ADRIFT { Verdict::RollBack } else { Verdict::Fine }
     }
 
@@ -93,12 +94,12 @@ mod tests {
         let mut guard = Guard::new(&[0.0], 1.0);
         assert_eq!(guard.judge(&[1.0], 0.5), Verdict::Best);
         assert_eq!(guard.judge(&[2.0], 0.6), Verdict::Fine);
-        assert_eq!(guard.judge(&[3.0], 6.0), Verdict::RollBack);
+        assert_eq!(guard.judge(&[3.0], 3.5), Verdict::RollBack);
         assert_eq!(guard.judge(&[3.0], f64::NAN), Verdict::RollBack);
         assert_eq!((guard.best.as_slice(), guard.best_loss), (&[1.0][..], 0.5));
         guard.roll_back();
         assert_eq!((guard.rate_scale, guard.rollbacks), (0.5, 1));
-        let verdicts: Vec<Verdict> = (0..ADRIFT).map(|_| guard.judge(&[4.0], 0.9)).collect();
+        let verdicts: Vec<Verdict> = (0..ADRIFT).map(|_| guard.judge(&[4.0], 1.2)).collect();
         assert_eq!(verdicts.iter().filter(|v| **v == Verdict::RollBack).count(), 1);
         assert!(guard.is_flat(Some(5)) && !guard.is_flat(None));
     }

@@ -1,0 +1,154 @@
+//! What training achieves: the learned solver against the handcrafted ones on two mixtures, and against its own ablations.
+//!
+//! A slow campaign: `DYWEIGHT_SLOW=1 cargo test --release --test distillation -- --nocapture`. Its figures are in
+//! `docs/training.md`. Without the variable a short run on one budget is checked.
+
+use dyweight::checkpoint::TensorFile;
+use dyweight::denoiser::Model;
+use dyweight::models::mixture::Mixture;
+use dyweight::noise::{Rng, Stream};
+use dyweight::sample::{Plan, sample};
+use dyweight::solver::{Heun, Solver};
+use dyweight::spec::budget::Setting;
+use dyweight::spec::{Budget, ScheduleSpec, SolverSpec, TrainSpec};
+use dyweight::train::{Loss, Parameters, Targets, Training};
+use dyweight::{Result, Tensor};
+use std::ops::ControlFlow;
+
+fn slow() -> bool {
+    std::env::var_os("DYWEIGHT_SLOW").is_some()
+}
+
+/// The mixture of the stored reference trajectories: 6 components in 48 dimensions.
+fn stored_mixture() -> Mixture {
+    let bytes = include_bytes!("data/mixture48.safetensors").to_vec();
+    let file = TensorFile::parse(bytes.into()).unwrap();
+    let list = |name: &str| file.tensor(name).unwrap().to_f64();
+    let (means, stds, weights) = (list("model.mu"), list("model.std"), list("model.weight"));
+    let rows = means.chunks(48).zip(stds).zip(weights).map(|((m, s), w)| (m.to_vec(), s, w));
+    Mixture::new(rows.collect()).unwrap().shaped([3, 4, 4]).unwrap()
+}
+
+/// 20 components in 64 dimensions.
+fn wide_mixture() -> Mixture {
+    let mut z = Stream::labelled(1, "wide mixture");
+    let component = |z: &mut Stream| {
+        let mean: Vec<f64> = (0..64).map(|_| 2.0 * z.uniform() - 1.0).collect();
+        (mean, 0.05 + 0.2 * z.uniform(), 0.2 + z.uniform())
+    };
+    Mixture::new((0..20).map(|_| component(&mut z)).collect()).unwrap().shaped([1, 8, 8]).unwrap()
+}
+
+fn run(model: &dyn Model, plan: &Plan<'_>, noise: &Tensor) -> Tensor {
+    let denoiser = model.bind(&Default::default()).unwrap();
+    sample(&*denoiser, plan, noise, &mut |_| ControlFlow::Continue(())).unwrap().samples
+}
+
+/// Fresh noise and what a 200-step Heun run makes of it.
+struct Truth {
+    noise: Tensor,
+    exact: Tensor,
+}
+
+impl Truth {
+    fn of(model: &dyn Model, samples: u64) -> Self {
+        let seeds: Vec<u64> = (1_000_000..1_000_000 + samples).collect();
+        let noise = Rng::Native.latents(&seeds, model.shape()).unwrap();
+        let rule = ScheduleSpec::default().build(model.prediction()).unwrap();
+        let grid = rule.grid(200, model.sigma_range()).unwrap();
+        let exact = run(model, &Plan::new(&Heun, &grid), &noise);
+        Self { noise, exact }
+    }
+
+    fn error(&self, model: &dyn Model, plan: &Plan<'_>) -> f64 {
+        let got = run(model, plan, &self.noise);
+        let sum: f64 = got.data().iter().zip(self.exact.data()).map(|(a, b)| (a - b).powi(2)).sum();
+        sum / got.data().len() as f64
+    }
+
+    fn handcrafted(&self, model: &dyn Model, name: &str, order: usize, afs: bool, nfe: usize) -> f64 {
+        let spec = SolverSpec { order: Some(order), ..SolverSpec::named(name) };
+        let solver: Box<dyn Solver> = spec.build(model.prediction()).unwrap();
+        let schedule = ScheduleSpec::default().build(model.prediction()).unwrap();
+        let setting = Setting {
+            solver: &*solver,
+            schedule: &schedule,
+            range: model.sigma_range(),
+            afs,
+            denoise_to_zero: false,
+            prediction: model.prediction(),
+            calls: 1,
+        };
+        let grid = setting.grid(Budget::Nfe(nfe)).unwrap();
+        self.error(model, &Plan::new(&*solver, &grid).afs(afs))
+    }
+}
+
+fn train(model: &dyn Model, spec: &TrainSpec, nfe: usize) -> Result<(dyweight::spec::TrainPlan, Parameters)> {
+    let plan = spec.plan(model, &ScheduleSpec::default(), Budget::Nfe(nfe), Loss::L2)?;
+    let targets = |purpose| -> Result<Targets<'_>> {
+        let teacher = spec.teacher(model, &plan)?;
+        Ok(Targets::new(model, spec.pairs(model, purpose)?, teacher, plan.supervision, plan.recipe.micro_batch))
+    };
+    let (training, validation) = (targets("training")?, targets("validation")?);
+    let both = (&training, &validation);
+    let mut run = Training::new(model, plan.student.clone(), plan.parameters.clone(), both, plan.recipe.clone())?;
+    while !run.is_finished() {
+        run.advance()?;
+    }
+    let result = run.result();
+    drop(run);
+    Ok((plan, result))
+}
+
+fn learned_error(model: &dyn Model, truth: &Truth, spec: &TrainSpec, nfe: usize) -> f64 {
+    let (plan, parameters) = train(model, spec, nfe).unwrap();
+    let solver = parameters.solver(false).unwrap();
+    truth.error(model, &Plan::new(&solver, &plan.student.grid).afs(plan.student.afs))
+}
+
+#[test]
+fn default_training_beats_the_handcrafted_solvers() {
+    let budgets: &[(usize, f64)] = if slow() { &[(3, 8.0), (5, 5.0), (7, 2.5), (9, 4.0)] } else { &[(3, 8.0)] };
+    let samples = if slow() { 2000 } else { 200 };
+    for (name, model) in [("48-d", stored_mixture()), ("64-d", wide_mixture())] {
+        let truth = Truth::of(&model, samples);
+        for (nfe, factor) in budgets {
+            let learned = learned_error(&model, &truth, &TrainSpec::default(), *nfe);
+            let mut line = format!("{name} {nfe} calls: dyweight {learned:.3e}");
+            for (solver, order) in [("ipndm", 3), ("ipndm", 4), ("dpmpp", 2), ("dpmpp", 3), ("unipc", 2), ("unipc", 3)]
+            {
+                for afs in [true, false] {
+                    let error = truth.handcrafted(&model, solver, order, afs, *nfe);
+                    line += &format!(" | {solver}{order}{} {:.1}x", if afs { "+afs" } else { "" }, error / learned);
+                    
+                        assert!(
+                            error > factor * learned,
+                            "{name}, {nfe} calls, {solver}({order}), afs {afs}: {error:.3e} against {learned:.3e}"
+                        );
+                    }
+                }
+            }
+            println!("{line}");
+        }
+    }
+}
+
+#[test]
+fn the_full_method_beats_its_ablations() {
+    if !slow() {
+        return;
+    }
+    for (name, model) in [("48-d", stored_mixture()), ("64-d", wide_mixture())] {
+        let truth = Truth::of(&model, 2000);
+        for nfe in [3, 5] {
+            let full = learned_error(&model, &truth, &TrainSpec::default(), nfe);
+            let no_shift = TrainSpec { no_time_shift: Some(true), ..TrainSpec::default() };
+            let no_scale = TrainSpec { no_time_scale: Some(true), ..TrainSpec::default() };
+            let no_shift = learned_error(&model, &truth, &no_shift, nfe);
+            let no_scale = learned_error(&model, &truth, &no_scale, nfe);
+            println!("{name} {nfe} calls: full {full:.3e}, no shift {no_shift:.3e}, no scale {no_scale:.3e}");
+            assert!(full < no_shift && full < no_scale);
+        }
+    }
+}
