@@ -137,6 +137,18 @@ impl PanelProduct<'_> {
 
     #[inline(always)]
     unsafe fn block<S: Simd, const MR: usize, const NV: usize>(&self, row: usize) {
+        // SAFETY: the contract of `run`.
+        unsafe {
+            let sums = self.sums::<S, MR, NV>(row);
+            for (r, sums) in sums.iter().enumerate() {
+                self.finish::<S, NV>(self.output_rows.at(row + r) + self.panel.first, sums);
+            }
+        }
+    }
+
+    /// A function of its own, so that the running sums are nobody else's and stay in registers.
+    #[inline(always)]
+    unsafe fn sums<S: Simd, const MR: usize, const NV: usize>(&self, row: usize) -> [[S::V; NV]; MR] {
         // SAFETY: the contract of `run`. The panel is read from start to end; prefetches may run past it, harmlessly.
         unsafe {
             let lines: [*const f32; MR] = std::array::from_fn(|r| self.input.add(self.input_rows.at(row + r)));
@@ -158,9 +170,7 @@ impl PanelProduct<'_> {
                     weights = weights.add(NV * S::LANES);
                 }
             }
-            for (r, sums) in sums.iter().enumerate() {
-                self.finish::<S, NV>(self.output_rows.at(row + r) + self.panel.first, sums);
-            }
+            std::array::from_fn(|r| std::array::from_fn(|v| sums[r][v]))
         }
     }
 
