@@ -12,8 +12,8 @@ use crate::gemm::{Epilogue, Grid, PanelProduct, Segments};
 use crate::isa::{Isa, Kernel};
 use crate::simd::Simd;
 
-/// Tiles multiplied before their outputs are transformed; products of that many stay in the second-level cache.
-const TILE_BLOCK: usize = 48;
+/// Tiles multiplied before their outputs are transformed; products of that many fit a second-level cache.
+const TILE_BLOCK: usize = 128;
 
 /// What one task computes.
 pub(super) struct PanelTask<'a> {
