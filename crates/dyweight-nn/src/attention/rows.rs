@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use crate::act::Act;
 use crate::activation::exp;
-use crate::gemm::{Epilogue, Grid, Packed, PanelProduct, Segments};
+use crate::gemm::{Epilogue, Grid, Packed, PanelProduct, Segments, Start};
 use crate::isa::Isa;
 
 /// Interleaved parts of a reduction over a row: vector code with a fixed order.
@@ -140,6 +140,7 @@ pub(super) fn multiply(left: Matrix<'_>, right: &Packed, out: MatrixMut<'_>) {
             panel: right.panel(panel),
             output: out.data,
             output_rows: Grid::contiguous(out.stride),
+            start: Start::Zero,
             epilogue: Epilogue::NONE,
         };
         // SAFETY: sizes as asserted; `out` is exclusive for its lifetime.

@@ -75,7 +75,16 @@ pub(crate) struct PanelProduct<'a> {
     pub(crate) panel: Panel<'a>,
     pub(crate) output: *mut f32,
     pub(crate) output_rows: Grid,
+    pub(crate) start: Start,
     pub(crate) epilogue: Epilogue<'a>,
+}
+
+/// What sums start from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    Zero,
+    /// What the output holds: the sum over earlier `k`, without an epilogue. Sums come out the same as in one go.
+    Output,
 }
 
 /// A product whose contract has been vouched for.
@@ -107,6 +116,8 @@ impl PanelProduct<'_> {
     #[inline(always)]
     pub(crate) unsafe fn compute<S: Simd>(&self) {
         assert_eq!(self.panel.data.len(), self.segments.count * self.segments.len * self.panel.width);
+        // Partial sums are kept in whole vectors, in a buffer of one panel.
+        assert!(self.start == Start::Zero || (self.panel.columns == self.panel.width && self.panel.first == 0));
         // SAFETY: the caller's contract.
         unsafe {
             match self.panel.width / S::LANES {
@@ -159,6 +170,13 @@ impl PanelProduct<'_> {
                 *line = self.input.add(self.input_rows.at(row + r));
             }
             let mut sums = [[S::splat(0.0); NV]; MR];
+            if self.start == Start::Output {
+                for r in 0..MR {
+                    for v in 0..NV {
+                        sums[r][v] = S::load(self.output.add(self.output_rows.at(row + r) + v * S::LANES));
+                    }
+                }
+            }
             let mut weights = self.panel.data.as_ptr();
             for segment in 0..self.segments.count {
                 let start = segment * self.segments.stride;
