@@ -168,3 +168,31 @@ fn weights_that_do_not_fit_are_errors() {
     assert!(Conv2d::new(spec.with_padding(Padding::all(3)), &[0.0; 144], None).is_err());
     assert!(Conv2d::new(ConvSpec { in_channels: 0, ..spec }, &[], None).is_err());
 }
+
+/// Largest error of a 256-channel layer relative to its largest output: what each algorithm costs in accuracy.
+#[test]
+fn errors_of_the_algorithms_are_bounded() {
+    on_every_isa(|isa| {
+        for (algo, bound) in [(ConvAlgo::Winograd4, 1e-5), (ConvAlgo::Winograd2, 2e-6), (ConvAlgo::Direct, 2e-6)] {
+            let mut random = Random(9);
+            let case = case(&mut random, ConvSpec::same(256, 32, 3, algo));
+            let x = random.act(1, 12, 12, 256);
+            let error = deviation(&case.conv.forward(&x), &reference(&case, &x));
+            println!("{isa:?} {algo:?}: {error:.1e}");
+            assert!(error < bound, "{isa:?} {algo:?}: {error:.1e}");
+        }
+    });
+}
+
+#[test]
+fn winograd_is_taken_where_it_saves() {
+    let algo = |size, wish| ConvSpec::same(64, 64, 3, wish).algo_for(size);
+    assert_eq!(algo([32, 32], ConvAlgo::Winograd4), ConvAlgo::Winograd4);
+    assert_eq!(algo([7, 7], ConvAlgo::Winograd4), ConvAlgo::Winograd4);
+    assert_eq!(algo([2, 2], ConvAlgo::Winograd4), ConvAlgo::Winograd2);
+    assert_eq!(algo([1, 1], ConvAlgo::Winograd4), ConvAlgo::Direct);
+    assert_eq!(algo([32, 32], ConvAlgo::Winograd2), ConvAlgo::Winograd2);
+    assert_eq!(algo([32, 32], ConvAlgo::Direct), ConvAlgo::Direct);
+    assert_eq!(ConvSpec::same(3, 64, 3, ConvAlgo::Winograd4).algo_for([32, 32]), ConvAlgo::Direct);
+    assert_eq!(ConvSpec::same(64, 64, 3, ConvAlgo::Winograd4).with_stride(2).algo_for([32, 32]), ConvAlgo::Direct);
+}

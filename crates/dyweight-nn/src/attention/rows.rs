@@ -91,11 +91,15 @@ impl<'a> Matrix<'a> {
     }
 
     pub(super) fn packed(&self, isa: Isa) -> Packed {
-        Packed::new(isa, self.rows, self.width, |t, c| self.data[t * self.stride + self.first + c])
+        Packed::from_rows(isa, self.rows, self.width, |t| self.row(t))
     }
 
     pub(super) fn packed_transposed(&self, isa: Isa) -> Packed {
-        Packed::new(isa, self.width, self.rows, |c, t| self.data[t * self.stride + self.first + c])
+        Packed::from_columns(isa, self.width, self.rows, |t| self.row(t))
+    }
+
+    fn row(&self, row: usize) -> &[f32] {
+        &self.data[row * self.stride + self.first..][..self.width]
     }
 
     pub(super) fn rows_from(self, row: usize, count: usize) -> Self {
