@@ -12,6 +12,9 @@ const ROWS: usize = 6;
 /// How far ahead of use the panel is fetched, in panel rows.
 const PREFETCH_ROWS: usize = 12;
 
+/// Floats in a cache line.
+const CACHE_LINE: usize = 16;
+
 /// Where row `i` of a matrix starts: rows of an image grid, `offset + (i / width)·line + (i % width)·step`.
 #[derive(Clone, Copy)]
 pub(crate) struct Grid {
@@ -72,7 +75,16 @@ pub(crate) struct PanelProduct<'a> {
     pub(crate) panel: Panel<'a>,
     pub(crate) output: *mut f32,
     pub(crate) output_rows: Grid,
+    pub(crate) start: Start,
     pub(crate) epilogue: Epilogue<'a>,
+}
+
+/// What sums start from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    Zero,
+    /// What the output holds: the sum over earlier `k`, without an epilogue. Sums come out the same as in one go.
+    Output,
 }
 
 /// A product whose contract has been vouched for.
@@ -104,6 +116,8 @@ impl PanelProduct<'_> {
     #[inline(always)]
     pub(crate) unsafe fn compute<S: Simd>(&self) {
         assert_eq!(self.panel.data.len(), self.segments.count * self.segments.len * self.panel.width);
+        // Partial sums are kept in whole vectors, in a buffer of one panel.
+        assert!(self.start == Start::Zero || (self.panel.columns == self.panel.width && self.panel.first == 0));
         // SAFETY: the caller's contract.
         unsafe {
             match self.panel.width / S::LANES {
@@ -137,30 +151,60 @@ impl PanelProduct<'_> {
 
     #[inline(always)]
     unsafe fn block<S: Simd, const MR: usize, const NV: usize>(&self, row: usize) {
-        // SAFETY: the contract of `run`. The panel is read from start to end; prefetches may run past it, harmlessly.
+        // SAFETY: the contract of `run`.
         unsafe {
-            let lines: [*const f32; MR] = std::array::from_fn(|r| self.input.add(self.input_rows.at(row + r)));
-            let mut sums = [[S::splat(0.0); NV]; MR];
-            let mut weights = self.panel.data.as_ptr();
-            for segment in 0..self.segments.count {
-                let start = segment * self.segments.stride;
-                for k in start..start + self.segments.len {
-                    let w: [S::V; NV] = std::array::from_fn(|v| S::load(weights.add(v * S::LANES)));
-                    for v in 0..NV {
-                        S::prefetch(weights.wrapping_add((PREFETCH_ROWS * NV + v) * S::LANES));
-                    }
-                    for r in 0..MR {
-                        let a = S::splat(*lines[r].add(k));
-                        for v in 0..NV {
-                            sums[r][v] = S::mul_add(a, w[v], sums[r][v]);
-                        }
-                    }
-                    weights = weights.add(NV * S::LANES);
-                }
-            }
+            let sums = self.sums::<S, MR, NV>(row);
             for (r, sums) in sums.iter().enumerate() {
                 self.finish::<S, NV>(self.output_rows.at(row + r) + self.panel.first, sums);
             }
+        }
+    }
+
+    /// A function of its own, so that the running sums are nobody else's and stay in registers.
+    #[inline(always)]
+    unsafe fn sums<S: Simd, const MR: usize, const NV: usize>(&self, row: usize) -> [[S::V; NV]; MR] {
+        // SAFETY: the contract of `run`. The panel is read from start to end; prefetches may run past it, harmlessly.
+        unsafe {
+            let mut lines = [self.input; MR];
+            for (r, line) in lines.iter_mut().enumerate() {
+                *line = self.input.add(self.input_rows.at(row + r));
+            }
+            let mut sums = [[S::splat(0.0); NV]; MR];
+            if self.start == Start::Output {
+                for r in 0..MR {
+                    for v in 0..NV {
+                        sums[r][v] = S::load(self.output.add(self.output_rows.at(row + r) + v * S::LANES));
+                    }
+                }
+            }
+            let mut weights = self.panel.data.as_ptr();
+            for segment in 0..self.segments.count {
+                let start = segment * self.segments.stride;
+                let end = start + self.segments.len;
+                for stretch in (start..end).step_by(CACHE_LINE) {
+                    // The rows of the next block; those of a convolution's windows overlap, so they are there already.
+                    if self.segments.count == 1 {
+                        for line in lines {
+                            S::prefetch(line.wrapping_add(stretch + MR * self.input_rows.step));
+                        }
+                    }
+                    for k in stretch..end.min(stretch + CACHE_LINE) {
+                        let mut w = [S::splat(0.0); NV];
+                        for v in 0..NV {
+                            w[v] = S::load(weights.add(v * S::LANES));
+                            S::prefetch(weights.wrapping_add((PREFETCH_ROWS * NV + v) * S::LANES));
+                        }
+                        for r in 0..MR {
+                            let a = S::splat(*lines[r].add(k));
+                            for v in 0..NV {
+                                sums[r][v] = S::mul_add(a, w[v], sums[r][v]);
+                            }
+                        }
+                        weights = weights.add(NV * S::LANES);
+                    }
+                }
+            }
+            sums
         }
     }
 
@@ -192,12 +236,11 @@ pub(crate) unsafe fn finish_vector<S: Simd>(
 ) {
     // SAFETY: the caller's contract.
     unsafe {
-        let load = |p: *const f32| if lanes == S::LANES { S::load(p) } else { S::load_part(p, lanes) };
         if let Some(bias) = epilogue.bias {
-            sum = S::add(sum, load(bias.as_ptr().add(column)));
+            sum = S::add(sum, load_lanes::<S>(bias.as_ptr().add(column), lanes));
         }
         if let Some(residual) = epilogue.residual {
-            sum = S::add(sum, load(residual.as_ptr().add(offset)));
+            sum = S::add(sum, load_lanes::<S>(residual.as_ptr().add(offset), lanes));
         }
         if epilogue.scale != 1.0 {
             sum = S::mul(sum, S::splat(epilogue.scale));
@@ -208,4 +251,10 @@ pub(crate) unsafe fn finish_vector<S: Simd>(
             S::store_part(output.add(offset), sum, lanes)
         }
     }
+}
+
+#[inline(always)]
+unsafe fn load_lanes<S: Simd>(p: *const f32, lanes: usize) -> S::V {
+    // SAFETY: the caller's `p` is valid for `lanes` floats.
+    unsafe { if lanes == S::LANES { S::load(p) } else { S::load_part(p, lanes) } }
 }

@@ -28,8 +28,8 @@ use panel::PanelTask;
 use tile::both_axes;
 pub(super) use tile::{F2, F4, Tile};
 
-/// Floats of transformed input in memory at once.
-const INPUT_BUDGET: usize = 2 << 20;
+/// Floats of transformed input in memory at once (9 MB): a part of the last-level cache.
+const INPUT_BUDGET: usize = 36 * 256 * 256;
 
 /// Tiles per task of the input transform.
 const TRANSFORM_TILES: usize = 4;
@@ -84,7 +84,9 @@ pub(super) fn convolve<T: Tile<A, M>, const A: usize, const M: usize>(
 ) -> Act {
     let tiling = Tiling::new(x.shape(), shape, plan.origin, M);
     let channels = x.shape().c;
-    let per_stretch = (INPUT_BUDGET / (A * A * channels)).max(32).min(tiling.count());
+    let most = (INPUT_BUDGET / (A * A * channels)).max(32);
+    // Stretches of equal length: each transforms the weights once.
+    let per_stretch = tiling.count().div_ceil(tiling.count().div_ceil(most).max(1)).max(1);
     let stride = per_stretch * channels + SKEW;
     let mut y = Act::stale(shape);
     let mut transformed = Buffer::stale(A * A * stride);
@@ -182,26 +184,41 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Kernel for InputTile<T, A, M
         // SAFETY: the struct's contract; only `channels` floats are touched at each place.
         unsafe {
             for c in (0..whole).step_by(S::LANES) {
-                let d = std::array::from_fn(|r| std::array::from_fn(|col| S::load(self.pixels[r][col].add(c))));
-                self.store::<S>(both_axes(d, |d| T::input::<S>(d)), |at, v| S::store(at.add(c), v));
+                let mut d = [[S::splat(0.0); A]; A];
+                for r in 0..A {
+                    for col in 0..A {
+                        d[r][col] = S::load(self.pixels[r][col].add(c));
+                    }
+                }
+                let v = both_axes(
+                    d,
+                    #[inline(always)]
+                    |d| T::input::<S>(d),
+                );
+                for r in 0..A {
+                    for col in 0..A {
+                        S::store(self.output.add((r * A + col) * self.stride + c), v[r][col]);
+                    }
+                }
             }
             let rest = self.channels - whole;
             if rest > 0 {
-                let load = |p: *const f32| S::load_part(p.add(whole), rest);
-                let d = std::array::from_fn(|r| std::array::from_fn(|col| load(self.pixels[r][col])));
-                self.store::<S>(both_axes(d, |d| T::input::<S>(d)), |at, v| S::store_part(at.add(whole), v, rest));
-            }
-        }
-    }
-}
-
-impl<T, const A: usize, const M: usize> InputTile<T, A, M> {
-    #[inline(always)]
-    unsafe fn store<S: Simd>(&self, square: [[S::V; A]; A], put: impl Fn(*mut f32, S::V)) {
-        for (r, row) in square.into_iter().enumerate() {
-            for (c, v) in row.into_iter().enumerate() {
-                // SAFETY: the struct's contract.
-                put(unsafe { self.output.add((r * A + c) * self.stride) }, v);
+                let mut d = [[S::splat(0.0); A]; A];
+                for r in 0..A {
+                    for col in 0..A {
+                        d[r][col] = S::load_part(self.pixels[r][col].add(whole), rest);
+                    }
+                }
+                let v = both_axes(
+                    d,
+                    #[inline(always)]
+                    |d| T::input::<S>(d),
+                );
+                for r in 0..A {
+                    for col in 0..A {
+                        S::store_part(self.output.add((r * A + col) * self.stride + whole), v[r][col], rest);
+                    }
+                }
             }
         }
     }
