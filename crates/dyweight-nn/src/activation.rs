@@ -44,22 +44,40 @@ pub(crate) fn silu_slope(x: f32) -> f32 {
 
 /// `x·sigmoid(x)`.
 pub fn silu(x: &Act) -> Act {
-    map(x, |x| x * sigmoid(x))
+    map(
+        x,
+        #[inline(always)]
+        |x| x * sigmoid(x),
+    )
 }
 
 /// Gradient of [`silu`]'s input `x`.
 pub fn silu_backward(x: &Act, gy: &Act) -> Act {
-    zip(x, gy, |x, gy| gy * silu_slope(x))
+    zip(
+        x,
+        gy,
+        #[inline(always)]
+        |x, gy| gy * silu_slope(x),
+    )
 }
 
 /// `max(x, 0)`.
 pub fn relu(x: &Act) -> Act {
-    map(x, |x| if x < 0.0 { 0.0 } else { x })
+    map(
+        x,
+        #[inline(always)]
+        |x| if x < 0.0 { 0.0 } else { x },
+    )
 }
 
 /// Gradient of [`relu`]'s input `x` (0 where `x` is 0). [`relu`]'s output serves as well as its input.
 pub fn relu_backward(x: &Act, gy: &Act) -> Act {
-    zip(x, gy, |x, gy| if x > 0.0 { gy } else { 0.0 })
+    zip(
+        x,
+        gy,
+        #[inline(always)]
+        |x, gy| if x > 0.0 { gy } else { 0.0 },
+    )
 }
 
 /// Entry by entry.
@@ -67,7 +85,14 @@ pub(crate) fn map(x: &Act, f: impl Fn(f32) -> f32 + Sync + Copy) -> Act {
     let mut y = Act::stale(x.shape());
     let isa = Isa::active();
     y.data_mut().par_chunks_mut(CHUNK).zip(x.data().par_chunks(CHUNK)).for_each(|(y, x)| {
-        isa.vectorize(|| y.iter_mut().zip(x).for_each(|(y, x)| *y = f(*x)));
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y = f(*x);
+                }
+            },
+        );
     });
     y
 }
@@ -79,7 +104,14 @@ pub(crate) fn zip(a: &Act, b: &Act, f: impl Fn(f32, f32) -> f32 + Sync + Copy) -
     let isa = Isa::active();
     let inputs = a.data().par_chunks(CHUNK).zip(b.data().par_chunks(CHUNK));
     y.data_mut().par_chunks_mut(CHUNK).zip(inputs).for_each(|(y, (a, b))| {
-        isa.vectorize(|| y.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = f(*a, *b)));
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (y, (a, b)) in y.iter_mut().zip(a.iter().zip(b)) {
+                    *y = f(*a, *b);
+                }
+            },
+        );
     });
     y
 }

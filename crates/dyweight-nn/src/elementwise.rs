@@ -9,12 +9,21 @@ use crate::parallel::{CHUNK, Disjoint, for_each};
 
 /// `(a + b)·scale`.
 pub fn add_scaled(a: &Act, b: &Act, scale: f32) -> Act {
-    zip(a, b, move |a, b| (a + b) * scale)
+    zip(
+        a,
+        b,
+        #[inline(always)]
+        move |a, b| (a + b) * scale,
+    )
 }
 
 /// `a·scale`.
 pub fn scaled(a: &Act, scale: f32) -> Act {
-    map(a, move |a| a * scale)
+    map(
+        a,
+        #[inline(always)]
+        move |a| a * scale,
+    )
 }
 
 impl Act {
@@ -23,7 +32,10 @@ impl Act {
         assert_eq!(self.shape(), other.shape(), "shapes of a sum");
         let isa = Isa::active();
         self.data_mut().par_chunks_mut(CHUNK).zip(other.data().par_chunks(CHUNK)).for_each(|(y, x)| {
-            isa.vectorize(|| y.iter_mut().zip(x).for_each(|(y, x)| *y += *x));
+            isa.vectorize(
+                #[inline(always)]
+                || y.iter_mut().zip(x).for_each(|(y, x)| *y += *x),
+            );
         });
     }
 
@@ -31,7 +43,10 @@ impl Act {
     pub fn scale_assign(&mut self, scale: f32) {
         let isa = Isa::active();
         self.data_mut().par_chunks_mut(CHUNK).for_each(|y| {
-            isa.vectorize(|| y.iter_mut().for_each(|y| *y *= scale));
+            isa.vectorize(
+                #[inline(always)]
+                || y.iter_mut().for_each(|y| *y *= scale),
+            );
         });
     }
 }
@@ -45,11 +60,14 @@ pub fn add_per_sample(x: &Act, p: &Act) -> Act {
     let line = shape.w * shape.c;
     y.data_mut().par_chunks_mut(line).zip(x.data().par_chunks(line)).enumerate().for_each(|(row, (y, x))| {
         let p = p.sample(row / shape.h);
-        isa.vectorize(|| {
-            for (y, x) in y.chunks_exact_mut(shape.c).zip(x.chunks_exact(shape.c)) {
-                y.iter_mut().zip(x.iter().zip(p)).for_each(|(y, (x, p))| *y = x + p);
-            }
-        });
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (y, x) in y.chunks_exact_mut(shape.c).zip(x.chunks_exact(shape.c)) {
+                    y.iter_mut().zip(x.iter().zip(p)).for_each(|(y, (x, p))| *y = x + p);
+                }
+            },
+        );
     });
     y
 }
@@ -63,11 +81,14 @@ pub fn spatial_sum(x: &Act) -> Act {
     for_each(n, |sample| {
         // SAFETY: one sample's vector per item.
         let sum = unsafe { shared.part(sample * c, c) };
-        isa.vectorize(|| {
-            for pixel in x.sample(sample).chunks_exact(c.max(1)) {
-                sum.iter_mut().zip(pixel).for_each(|(s, x)| *s += *x);
-            }
-        });
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for pixel in x.sample(sample).chunks_exact(c.max(1)) {
+                    sum.iter_mut().zip(pixel).for_each(|(s, x)| *s += *x);
+                }
+            },
+        );
     });
     sums
 }

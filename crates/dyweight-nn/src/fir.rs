@@ -101,18 +101,21 @@ impl Fir {
             // SAFETY: one image row per item.
             let to = unsafe { shared.part(item * line, line) };
             let (sample, row) = (x.sample(item / shape.h), &rows[item % shape.h]);
-            isa.vectorize(|| {
-                for (to, column) in to.chunks_exact_mut(shape.c).zip(&columns) {
-                    to.fill(0.0);
-                    for (u, a) in row {
-                        for (v, b) in column {
-                            let weight = gain * self.taps[*a] * self.taps[*b];
-                            let pixel = &sample[(u * from.w + v) * from.c..][..from.c];
-                            to.iter_mut().zip(pixel).for_each(|(to, x)| *to += weight * x);
+            isa.vectorize(
+                #[inline(always)]
+                || {
+                    for (to, column) in to.chunks_exact_mut(shape.c).zip(&columns) {
+                        to.fill(0.0);
+                        for (u, a) in row {
+                            for (v, b) in column {
+                                let weight = gain * self.taps[*a] * self.taps[*b];
+                                let pixel = &sample[(u * from.w + v) * from.c..][..from.c];
+                                to.iter_mut().zip(pixel).for_each(|(to, x)| *to += weight * x);
+                            }
                         }
                     }
-                }
-            });
+                },
+            );
         });
         y
     }

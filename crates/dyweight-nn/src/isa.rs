@@ -113,7 +113,8 @@ impl Isa {
         }
     }
 
-    /// Runs a plain loop, compiled for this instruction set so that the compiler vectorises it accordingly.
+    /// Runs a plain loop, compiled for this instruction set so that the compiler vectorises it accordingly. `body` must be
+    /// `#[inline(always)]`: a closure that is called instead is compiled for the baseline.
     #[inline]
     pub(crate) fn vectorize<R>(self, body: impl FnOnce() -> R) -> R {
         self.run(Plain(body))

@@ -150,11 +150,14 @@ fn per_window(
         // SAFETY: one image row per item.
         let to = unsafe { shared.part(item * line, line) };
         let rows = windows.range(0, item % shape.h, from.h);
-        isa.vectorize(|| {
-            for (j, to) in to.chunks_exact_mut(shape.c).enumerate() {
-                f(to, x.sample(item / shape.h), rows.clone(), windows.range(1, j, from.w));
-            }
-        });
+        isa.vectorize(
+            #[inline(always)]
+            || {
+                for (j, to) in to.chunks_exact_mut(shape.c).enumerate() {
+                    f(to, x.sample(item / shape.h), rows.clone(), windows.range(1, j, from.w));
+                }
+            },
+        );
     });
     y
 }
@@ -167,7 +170,10 @@ fn per_sample(shape: Shape, f: impl Fn(&mut [f32], usize) + Sync) -> Act {
     for_each(shape.n, |n| {
         // SAFETY: one sample per item.
         let gx = unsafe { shared.part(n * len, len) };
-        isa.vectorize(|| f(gx, n));
+        isa.vectorize(
+            #[inline(always)]
+            || f(gx, n),
+        );
     });
     gx
 }

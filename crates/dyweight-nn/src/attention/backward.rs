@@ -66,15 +66,25 @@ impl Head<'_> {
             // SAFETY: one stretch of rows per block.
             let (log_total, weighted) = unsafe { (log_total.part(first, count), weighted.part(first, count)) };
             let scale = self.scale;
-            self.isa.vectorize(|| {
-                let rows = a.chunks_exact_mut(self.keys).zip(ga.chunks_exact_mut(self.keys));
-                for ((a, ga), (log_total, weighted)) in rows.zip(log_total.iter_mut().zip(weighted)) {
-                    *log_total = softmax_row(a, scale);
-                    let mean = dot(a, ga, |a, g| a * g);
-                    ga.iter_mut().zip(a).for_each(|(g, a)| *g = *a * (*g - mean) * scale);
-                    *weighted = mean;
-                }
-            });
+            self.isa.vectorize(
+                #[inline(always)]
+                || {
+                    let rows = a.chunks_exact_mut(self.keys).zip(ga.chunks_exact_mut(self.keys));
+                    for ((a, ga), (log_total, weighted)) in rows.zip(log_total.iter_mut().zip(weighted)) {
+                        *log_total = softmax_row(a, scale);
+                        let mean = dot(
+                            a,
+                            ga,
+                            #[inline(always)]
+                            |a, g| a * g,
+                        );
+                        for (g, a) in ga.iter_mut().zip(a) {
+                            *g = *a * (*g - mean) * scale;
+                        }
+                        *weighted = mean;
+                    }
+                },
+            );
             multiply(Matrix::contiguous(&ga, self.keys), &keys, gq().rows_from(first, count));
         });
         sums
@@ -91,15 +101,18 @@ impl Head<'_> {
             multiply(self.k.rows_from(first, count), &queries_t, MatrixMut::contiguous(&mut a, self.queries));
             multiply(self.v.rows_from(first, count), &go_t, MatrixMut::contiguous(&mut ga, self.queries));
             let scale = self.scale;
-            self.isa.vectorize(|| {
-                for (a, ga) in a.chunks_exact_mut(self.queries).zip(ga.chunks_exact_mut(self.queries)) {
-                    let rows = sums.log_total.iter().zip(&sums.weighted[..]);
-                    for ((a, g), (log_total, mean)) in a.iter_mut().zip(ga).zip(rows) {
-                        *a = exp(*a * scale - log_total);
-                        *g = *a * (*g - mean) * scale;
+            self.isa.vectorize(
+                #[inline(always)]
+                || {
+                    for (a, ga) in a.chunks_exact_mut(self.queries).zip(ga.chunks_exact_mut(self.queries)) {
+                        let rows = sums.log_total.iter().zip(&sums.weighted[..]);
+                        for ((a, g), (log_total, mean)) in a.iter_mut().zip(ga).zip(rows) {
+                            *a = exp(*a * scale - log_total);
+                            *g = *a * (*g - mean) * scale;
+                        }
                     }
-                }
-            });
+                },
+            );
             let (gk, gv) = targets();
             multiply(Matrix::contiguous(&ga, self.queries), &queries, gk.rows_from(first, count));
             multiply(Matrix::contiguous(&a, self.queries), &go, gv.rows_from(first, count));

@@ -105,7 +105,10 @@ fn forward([q, k, v]: [Operand<'_>; 3], heads: usize, out: Target<'_>) {
             let count = ROW_BLOCK.min(queries - first);
             let mut scores = Buffer::stale(count * keys);
             multiply(q.rows_from(first, count), &keys_t, MatrixMut::contiguous(&mut scores, keys));
-            isa.vectorize(|| scores.chunks_exact_mut(keys).for_each(|row| _ = softmax_row(row, scale)));
+            isa.vectorize(
+                #[inline(always)]
+                || scores.chunks_exact_mut(keys).for_each(|row| _ = softmax_row(row, scale)),
+            );
             // SAFETY: heads are disjoint between items; within one, row blocks are.
             let to = unsafe { out.head(sample, head, width) };
             multiply(Matrix::contiguous(&scores, keys), &values, to.rows_from(first, count));

@@ -7,6 +7,9 @@ use crate::activation::exp;
 use crate::gemm::{Epilogue, Grid, Packed, PanelProduct, Segments};
 use crate::isa::Isa;
 
+/// Interleaved parts of a reduction over a row: vector code with a fixed order.
+const PARTS: usize = 16;
+
 /// Channels `first..first + channels` of an activation.
 #[derive(Clone, Copy)]
 pub(super) struct Operand<'a> {
@@ -147,24 +150,45 @@ pub(super) fn multiply(left: Matrix<'_>, right: &Packed, out: MatrixMut<'_>) {
 /// Turns `row` into `softmax(scale·row)`; returns `ln Σ e^{scale·row}`.
 #[inline(always)]
 pub(super) fn softmax_row(row: &mut [f32], scale: f32) -> f32 {
-    let largest = row.iter().fold(f32::NEG_INFINITY, |m, x| if *x > m { *x } else { m });
-    row.iter_mut().for_each(|x| *x = exp((*x - largest) * scale));
+    let largest = largest(row);
+    for x in row.iter_mut() {
+        *x = exp((*x - largest) * scale);
+    }
     let total = sum(row);
     let inverse = 1.0 / total;
-    row.iter_mut().for_each(|x| *x *= inverse);
+    for x in row.iter_mut() {
+        *x *= inverse;
+    }
     largest * scale + total.ln()
+}
+
+/// Largest entry, in sixteen interleaved parts.
+#[inline(always)]
+fn largest(row: &[f32]) -> f32 {
+    let mut parts = [f32::NEG_INFINITY; PARTS];
+    let (whole, rest) = row.as_chunks::<PARTS>();
+    for row in whole {
+        for i in 0..PARTS {
+            parts[i] = if row[i] > parts[i] { row[i] } else { parts[i] };
+        }
+    }
+    parts.iter().chain(rest).fold(f32::NEG_INFINITY, |m, x| if *x > m { *x } else { m })
 }
 
 /// Sum in sixteen interleaved parts: vector code with a fixed order.
 #[inline(always)]
 fn sum(row: &[f32]) -> f32 {
-    dot(row, row, |x, _| x)
+    dot(
+        row,
+        row,
+        #[inline(always)]
+        |x, _| x,
+    )
 }
 
 /// `Σ f(a, b)` in sixteen interleaved parts.
 #[inline(always)]
 pub(super) fn dot(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
-    const PARTS: usize = 16;
     let mut parts = [0.0; PARTS];
     let (a_whole, a_rest) = a.as_chunks::<PARTS>();
     let (b_whole, b_rest) = b.as_chunks::<PARTS>();

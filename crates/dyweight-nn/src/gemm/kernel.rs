@@ -137,15 +137,33 @@ impl PanelProduct<'_> {
 
     #[inline(always)]
     unsafe fn block<S: Simd, const MR: usize, const NV: usize>(&self, row: usize) {
+        // SAFETY: the contract of `run`.
+        unsafe {
+            let sums = self.sums::<S, MR, NV>(row);
+            for (r, sums) in sums.iter().enumerate() {
+                self.finish::<S, NV>(self.output_rows.at(row + r) + self.panel.first, sums);
+            }
+        }
+    }
+
+    /// A function of its own, so that the running sums are nobody else's and stay in registers.
+    #[inline(always)]
+    unsafe fn sums<S: Simd, const MR: usize, const NV: usize>(&self, row: usize) -> [[S::V; NV]; MR] {
         // SAFETY: the contract of `run`. The panel is read from start to end; prefetches may run past it, harmlessly.
         unsafe {
-            let lines: [*const f32; MR] = std::array::from_fn(|r| self.input.add(self.input_rows.at(row + r)));
+            let lines: [*const f32; MR] = std::array::from_fn(
+                #[inline(always)]
+                |r| self.input.add(self.input_rows.at(row + r)),
+            );
             let mut sums = [[S::splat(0.0); NV]; MR];
             let mut weights = self.panel.data.as_ptr();
             for segment in 0..self.segments.count {
                 let start = segment * self.segments.stride;
                 for k in start..start + self.segments.len {
-                    let w: [S::V; NV] = std::array::from_fn(|v| S::load(weights.add(v * S::LANES)));
+                    let w: [S::V; NV] = std::array::from_fn(
+                        #[inline(always)]
+                        |v| S::load(weights.add(v * S::LANES)),
+                    );
                     for v in 0..NV {
                         S::prefetch(weights.wrapping_add((PREFETCH_ROWS * NV + v) * S::LANES));
                     }
@@ -158,9 +176,15 @@ impl PanelProduct<'_> {
                     weights = weights.add(NV * S::LANES);
                 }
             }
-            for (r, sums) in sums.iter().enumerate() {
-                self.finish::<S, NV>(self.output_rows.at(row + r) + self.panel.first, sums);
-            }
+            std::array::from_fn(
+                #[inline(always)]
+                |r| {
+                    std::array::from_fn(
+                        #[inline(always)]
+                        |v| sums[r][v],
+                    )
+                },
+            )
         }
     }
 
@@ -192,12 +216,11 @@ pub(crate) unsafe fn finish_vector<S: Simd>(
 ) {
     // SAFETY: the caller's contract.
     unsafe {
-        let load = |p: *const f32| if lanes == S::LANES { S::load(p) } else { S::load_part(p, lanes) };
         if let Some(bias) = epilogue.bias {
-            sum = S::add(sum, load(bias.as_ptr().add(column)));
+            sum = S::add(sum, load_lanes::<S>(bias.as_ptr().add(column), lanes));
         }
         if let Some(residual) = epilogue.residual {
-            sum = S::add(sum, load(residual.as_ptr().add(offset)));
+            sum = S::add(sum, load_lanes::<S>(residual.as_ptr().add(offset), lanes));
         }
         if epilogue.scale != 1.0 {
             sum = S::mul(sum, S::splat(epilogue.scale));
@@ -208,4 +231,10 @@ pub(crate) unsafe fn finish_vector<S: Simd>(
             S::store_part(output.add(offset), sum, lanes)
         }
     }
+}
+
+#[inline(always)]
+unsafe fn load_lanes<S: Simd>(p: *const f32, lanes: usize) -> S::V {
+    // SAFETY: the caller's `p` is valid for `lanes` floats.
+    unsafe { if lanes == S::LANES { S::load(p) } else { S::load_part(p, lanes) } }
 }

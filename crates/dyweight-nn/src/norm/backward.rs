@@ -78,8 +78,24 @@ impl GroupNorm {
             let (x, gy) = (&x.data()[start..start + len], &gy.data()[start..start + len]);
             let affine = &affines[item / chunks];
             match self.activation {
-                Activation::None => isa.vectorize(|| pull_chunk(x, gy, affine, gz, sums, |_| 1.0)),
-                Activation::Silu => isa.vectorize(|| pull_chunk(x, gy, affine, gz, sums, silu_slope)),
+                Activation::None => isa.vectorize(
+                    #[inline(always)]
+                    || {
+                        pull_chunk(
+                            x,
+                            gy,
+                            affine,
+                            gz,
+                            sums,
+                            #[inline(always)]
+                            |_| 1.0,
+                        )
+                    },
+                ),
+                Activation::Silu => isa.vectorize(
+                    #[inline(always)]
+                    || pull_chunk(x, gy, affine, gz, sums, silu_slope),
+                ),
             }
         });
         let total = |n: usize, i: usize| {
@@ -162,10 +178,16 @@ fn finish(x: &Act, gz: &mut Act, pulls: &[Pull], residual: Option<(&Act, f32)>) 
         // SAFETY: chunks are disjoint.
         let g = unsafe { shared.part(start, len) };
         let (x, pull) = (&x.data()[start..start + len], &pulls[item / chunks]);
-        isa.vectorize(|| finish_chunk(x, g, pull));
+        isa.vectorize(
+            #[inline(always)]
+            || finish_chunk(x, g, pull),
+        );
         if let Some((r, scale)) = residual {
             let r = &r.data()[start..start + len];
-            isa.vectorize(|| g.iter_mut().zip(r).for_each(|(g, r)| *g += scale * r));
+            isa.vectorize(
+                #[inline(always)]
+                || g.iter_mut().zip(r).for_each(|(g, r)| *g += scale * r),
+            );
         }
     });
 }

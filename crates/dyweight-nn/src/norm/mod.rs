@@ -97,8 +97,32 @@ impl GroupNorm {
             let from = &x.data()[start..start + len];
             let Affine { slope, shift, .. } = &affines[item / chunks];
             match self.activation {
-                Activation::None => isa.vectorize(|| apply(from, to, slope, shift, |z| z)),
-                Activation::Silu => isa.vectorize(|| apply(from, to, slope, shift, |z| z * sigmoid(z))),
+                Activation::None => isa.vectorize(
+                    #[inline(always)]
+                    || {
+                        apply(
+                            from,
+                            to,
+                            slope,
+                            shift,
+                            #[inline(always)]
+                            |z| z,
+                        )
+                    },
+                ),
+                Activation::Silu => isa.vectorize(
+                    #[inline(always)]
+                    || {
+                        apply(
+                            from,
+                            to,
+                            slope,
+                            shift,
+                            #[inline(always)]
+                            |z| z * sigmoid(z),
+                        )
+                    },
+                ),
             }
         });
         (y, stats)

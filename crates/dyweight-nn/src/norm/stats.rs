@@ -81,7 +81,10 @@ fn chunk_sums(x: &Act) -> Buffer {
         // SAFETY: one pair of rows per item.
         let (first, second) = unsafe { shared.part(item * 2 * c, 2 * c) }.split_at_mut(c);
         let pivot = &x.sample(item / chunks)[..c];
-        isa.vectorize(|| add_pivoted(&x.data()[start..start + len], pivot, first, second));
+        isa.vectorize(
+            #[inline(always)]
+            || add_pivoted(&x.data()[start..start + len], pivot, first, second),
+        );
     });
     sums
 }

@@ -182,26 +182,41 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Kernel for InputTile<T, A, M
         // SAFETY: the struct's contract; only `channels` floats are touched at each place.
         unsafe {
             for c in (0..whole).step_by(S::LANES) {
-                let d = std::array::from_fn(|r| std::array::from_fn(|col| S::load(self.pixels[r][col].add(c))));
-                self.store::<S>(both_axes(d, |d| T::input::<S>(d)), |at, v| S::store(at.add(c), v));
+                let mut d = [[S::splat(0.0); A]; A];
+                for r in 0..A {
+                    for col in 0..A {
+                        d[r][col] = S::load(self.pixels[r][col].add(c));
+                    }
+                }
+                let v = both_axes(
+                    d,
+                    #[inline(always)]
+                    |d| T::input::<S>(d),
+                );
+                for r in 0..A {
+                    for col in 0..A {
+                        S::store(self.output.add((r * A + col) * self.stride + c), v[r][col]);
+                    }
+                }
             }
             let rest = self.channels - whole;
             if rest > 0 {
-                let load = |p: *const f32| S::load_part(p.add(whole), rest);
-                let d = std::array::from_fn(|r| std::array::from_fn(|col| load(self.pixels[r][col])));
-                self.store::<S>(both_axes(d, |d| T::input::<S>(d)), |at, v| S::store_part(at.add(whole), v, rest));
-            }
-        }
-    }
-}
-
-impl<T, const A: usize, const M: usize> InputTile<T, A, M> {
-    #[inline(always)]
-    unsafe fn store<S: Simd>(&self, square: [[S::V; A]; A], put: impl Fn(*mut f32, S::V)) {
-        for (r, row) in square.into_iter().enumerate() {
-            for (c, v) in row.into_iter().enumerate() {
-                // SAFETY: the struct's contract.
-                put(unsafe { self.output.add((r * A + c) * self.stride) }, v);
+                let mut d = [[S::splat(0.0); A]; A];
+                for r in 0..A {
+                    for col in 0..A {
+                        d[r][col] = S::load_part(self.pixels[r][col].add(whole), rest);
+                    }
+                }
+                let v = both_axes(
+                    d,
+                    #[inline(always)]
+                    |d| T::input::<S>(d),
+                );
+                for r in 0..A {
+                    for col in 0..A {
+                        S::store_part(self.output.add((r * A + col) * self.stride + whole), v[r][col], rest);
+                    }
+                }
             }
         }
     }

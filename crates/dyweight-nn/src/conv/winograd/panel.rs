@@ -92,10 +92,20 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
         for at in (0..plane).step_by(S::LANES) {
             // SAFETY: `at` runs over whole vectors of the nine planes; each of the α² squares has room for a plane.
             unsafe {
-                let g = std::array::from_fn(|r| std::array::from_fn(|c| S::load(from.add((3 * r + c) * plane + at))));
-                for (r, row) in both_axes(g, |g| T::weight::<S>(g)).into_iter().enumerate() {
-                    for (c, u) in row.into_iter().enumerate() {
-                        S::store(to.add((r * A + c) * self.scratch.weights_stride + at), u);
+                let mut g = [[S::splat(0.0); 3]; 3];
+                for r in 0..3 {
+                    for c in 0..3 {
+                        g[r][c] = S::load(from.add((3 * r + c) * plane + at));
+                    }
+                }
+                let u = both_axes(
+                    g,
+                    #[inline(always)]
+                    |g| T::weight::<S>(g),
+                );
+                for r in 0..A {
+                    for c in 0..A {
+                        S::store(to.add((r * A + c) * self.scratch.weights_stride + at), u[r][c]);
                     }
                 }
             }
@@ -136,10 +146,17 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
             // SAFETY: products are whole panels wide; only existing pixels and channels of the output are written.
             unsafe {
                 let from = self.scratch.products.as_ptr().add(row * panel.width + first);
-                let m = std::array::from_fn(|r| {
-                    std::array::from_fn(|c| S::load(from.add((r * A + c) * self.scratch.products_stride)))
-                });
-                let y = both_axes(m, |m| T::output::<S>(m));
+                let mut m = [[S::splat(0.0); A]; A];
+                for r in 0..A {
+                    for c in 0..A {
+                        m[r][c] = S::load(from.add((r * A + c) * self.scratch.products_stride));
+                    }
+                }
+                let y = both_axes(
+                    m,
+                    #[inline(always)]
+                    |m| T::output::<S>(m),
+                );
                 for (r, line) in y.iter().enumerate().take(rows) {
                     for (c, sum) in line.iter().enumerate().take(columns) {
                         let pixel = (sample * output.h + top + r) * output.w + left + c;

@@ -126,12 +126,30 @@ impl Tile<6, 4> for F4 {
     }
 }
 
-/// A one-dimensional transform along both axes of a square: `f` of the columns, then of the rows.
+/// A one-dimensional transform along both axes of a square: `f` of the columns, then of the rows. `f` must be
+/// `#[inline(always)]`.
 #[inline(always)]
 pub(super) fn both_axes<V: Copy, const P: usize, const Q: usize>(
     square: [[V; P]; P],
     f: impl Fn([V; P]) -> [V; Q],
 ) -> [[V; Q]; Q] {
-    let columns: [[V; Q]; P] = std::array::from_fn(|c| f(std::array::from_fn(|r| square[r][c])));
-    std::array::from_fn(|r| f(std::array::from_fn(|c| columns[c][r])))
+    // Loops instead of iterators, here and where squares are loaded and stored: what is not inlined for certain would be
+    // compiled without the instruction set.
+    let mut columns = [[square[0][0]; Q]; P];
+    for (c, column) in columns.iter_mut().enumerate() {
+        let mut line = [square[0][0]; P];
+        for r in 0..P {
+            line[r] = square[r][c];
+        }
+        *column = f(line);
+    }
+    let mut result = [[square[0][0]; Q]; Q];
+    for (r, row) in result.iter_mut().enumerate() {
+        let mut line = [square[0][0]; P];
+        for c in 0..P {
+            line[c] = columns[c][r];
+        }
+        *row = f(line);
+    }
+    result
 }
