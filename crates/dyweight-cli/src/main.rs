@@ -22,6 +22,8 @@ struct Cli {
 enum Command {
     /// Make samples with any solver and budget
     Sample(Box<commands::sample::SampleArgs>),
+    /// Evaluate a model, and its gradients, at given inputs
+    Probe(commands::probe::ProbeArgs),
     /// Say what is inside a solver file or checkpoint; nothing is executed
     Inspect(commands::inspect::InspectArgs),
     /// Turn released coefficient files into solver files, and checkpoints into safetensors
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Sample(args) => commands::sample::run(&args),
+        Command::Probe(args) => commands::probe::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Convert(args) => commands::convert::run(&args),
         Command::List(args) => commands::list::run(&args),

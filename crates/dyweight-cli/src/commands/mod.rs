@@ -3,4 +3,5 @@
 pub mod convert;
 pub mod inspect;
 pub mod list;
+pub mod probe;
 pub mod sample;

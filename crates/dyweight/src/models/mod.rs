@@ -1,3 +1,5 @@
-//! Models, each as a [`crate::denoiser::Denoiser`].
+//! Models, each in terms of engine operations or a closed form.
 
+pub mod edm;
+pub mod embedded;
 pub mod mixture;
