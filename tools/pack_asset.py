@@ -1,8 +1,9 @@
-"""Packs trained weights as an asset: half precision, configuration in the metadata entry `config`.
+"""Packs trained weights as an asset: kernels in half precision, configuration in the metadata entry `config`.
 
 usage: pack_asset.py WEIGHTS.safetensors CONFIG.json OUT.safetensors
 
-Standard library only. Values are rounded to the nearest half (ties to even); one beyond its range is an error.
+Standard library only. Kernels and matrices are rounded to the nearest half (ties to even). Vectors (biases, gains) and the
+layers that embed noise level and label (`map_*`) stay f32: they are 2 % of the bytes and, rounded, most of the error.
 """
 import array, json, struct, sys
 
@@ -23,12 +24,17 @@ def load(path):
     return tensors
 
 
-def save_half(path, tensors, config):
+def is_half(name, shape):
+    return len(shape) > 1 and "map_" not in name
+
+
+def save(path, tensors, config):
     header, blob = {"__metadata__": {"config": json.dumps(config), "format": "pt"}}, bytearray()
-    for name, (shape, numbers) in sorted(tensors.items()):
-        start = len(blob)
-        blob += struct.pack(f"<{len(numbers)}e", *numbers)
-        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [start, len(blob)]}
+    # f32 first, so that every tensor is aligned to its element size.
+    for name, (shape, numbers) in sorted(tensors.items(), key=lambda item: (is_half(item[0], item[1][0]), item[0])):
+        start, half = len(blob), is_half(name, shape)
+        blob += struct.pack(f"<{len(numbers)}{'e' if half else 'f'}", *numbers)
+        header[name] = {"dtype": "F16" if half else "F32", "shape": shape, "data_offsets": [start, len(blob)]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as out:
@@ -39,4 +45,4 @@ if __name__ == "__main__":
     if len(sys.argv) != 4:
         sys.exit(__doc__)
     weights, config, out = sys.argv[1:]
-    save_half(out, load(weights), json.load(open(config)))
+    save(out, load(weights), json.load(open(config)))

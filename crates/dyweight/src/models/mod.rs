@@ -2,4 +2,5 @@
 
 pub mod edm;
 pub mod embedded;
+pub mod features;
 pub mod mixture;

@@ -9,7 +9,9 @@
 use super::Edm;
 use super::config::Config;
 use super::weights::Weights;
-use crate::checkpoint::{Format, NetworkFile, SharedBytes, StoredTensor, TensorFile, TorchFile, read_file, sniff};
+use crate::checkpoint::{
+    Dtype, Format, NetworkFile, SharedBytes, StoredTensor, TensorFile, TorchFile, read_file, sniff,
+};
 use crate::error::{Error, Malformed, Result};
 use dyweight_nn::ConvAlgo;
 use serde_json::{Map, Value};
@@ -75,20 +77,9 @@ impl EdmFile {
         Edm::new(config, &Weights::stored(&self.path, &self.tensors)?, conv)
     }
 
-    /// Hash of names, shapes and numbers (as f32) in the order of the names: the same whatever the container.
+    /// [`fingerprint`] of its tensors.
     pub fn sha256(&self) -> String {
-        let mut hash = Sha256::new();
-        for (name, tensor) in &self.tensors {
-            hash.update((name.len() as u64).to_le_bytes());
-            hash.update(name);
-            hash.update((tensor.shape().len() as u64).to_le_bytes());
-            tensor.shape().iter().for_each(|size| hash.update((*size as u64).to_le_bytes()));
-            match tensor.dtype() {
-                crate::checkpoint::Dtype::F32 => hash.update(tensor.bytes()),
-                _ => tensor.to_f32().iter().for_each(|v| hash.update(v.to_le_bytes())),
-            }
-        }
-        hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+        fingerprint(&self.tensors)
     }
 
     /// The same network as a safetensors file with its configuration in the metadata.
@@ -97,6 +88,22 @@ impl EdmFile {
         let metadata = [("format".to_string(), "pt".to_string()), (CONFIG.to_string(), config)];
         TensorFile { metadata: metadata.into_iter().collect(), tensors: self.tensors.clone() }
     }
+}
+
+/// Hash of names, shapes and numbers (as f32) in the order of the names: the same whatever the container.
+pub fn fingerprint(tensors: &BTreeMap<String, StoredTensor>) -> String {
+    let mut hash = Sha256::new();
+    for (name, tensor) in tensors {
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(name);
+        hash.update((tensor.shape().len() as u64).to_le_bytes());
+        tensor.shape().iter().for_each(|size| hash.update((*size as u64).to_le_bytes()));
+        match tensor.dtype() {
+            Dtype::F32 => hash.update(tensor.bytes()),
+            _ => tensor.to_f32().iter().for_each(|v| hash.update(v.to_le_bytes())),
+        }
+    }
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn read_config(path: &Path) -> Result<Map<String, Value>> {

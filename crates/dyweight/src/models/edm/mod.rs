@@ -29,7 +29,7 @@ mod weights;
 
 pub use bound::Bound;
 pub use config::{Config, Decoder, Encoder, Family, NetConfig, NoiseEmbedding, PrecondConfig};
-pub use file::EdmFile;
+pub use file::{EdmFile, fingerprint};
 pub use plan::{BlockPlan, Direction, Plan, Step, TensorPlan};
 pub use published::{PUBLISHED, published};
 
