@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub mod bench;
 pub mod convert;
 pub mod inspect;
 pub mod list;
