@@ -24,6 +24,10 @@ enum Command {
     Sample(Box<commands::sample::SampleArgs>),
     /// Learn a solver for a model and a budget
     Train(Box<commands::train::TrainArgs>),
+    /// Evaluate a model, and its gradients, at given inputs
+    Probe(commands::probe::ProbeArgs),
+    /// Measure time and memory of a model on this machine
+    Bench(commands::bench::BenchArgs),
     /// Say what is inside a solver file or checkpoint; nothing is executed
     Inspect(commands::inspect::InspectArgs),
     /// Turn released coefficient files into solver files, and checkpoints into safetensors
@@ -37,6 +41,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Sample(args) => commands::sample::run(&args),
         Command::Train(args) => commands::train::run(&args),
+        Command::Probe(args) => commands::probe::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Convert(args) => commands::convert::run(&args),
         Command::List(args) => commands::list::run(&args),

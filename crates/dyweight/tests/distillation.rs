@@ -121,12 +121,11 @@ fn default_training_beats_the_handcrafted_solvers() {
                 for afs in [true, false] {
                     let error = truth.handcrafted(&model, solver, order, afs, *nfe);
                     line += &format!(" | {solver}{order}{} {:.1}x", if afs { "+afs" } else { "" }, error / learned);
-                    
-                        assert!(
-                            error > factor * learned,
-                            "{name}, {nfe} calls, {solver}({order}), afs {afs}: {error:.3e} against {learned:.3e}"
-                        );
-                    }
+
+                    assert!(
+                        error > factor * learned,
+                        "{name}, {nfe} calls, {solver}({order}), afs {afs}: {error:.3e} against {learned:.3e}"
+                    );
                 }
             }
             println!("{line}");

@@ -18,13 +18,17 @@ pub struct ModelArgs {
     /// Configuration of a weights file that carries none
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
+    #[arg(long, value_name = "NAME")]
+    pub conv: Option<String>,
 }
 
 impl ModelArgs {
     /// The library's description; `latents` is the sample shape of given latents, for models that take any.
     pub fn spec(&self, latents: Option<[usize; 3]>) -> Result<ModelSpec> {
         let shape = self.shape.as_deref().map(sample_shape).transpose()?;
-        Ok(ModelSpec { model: self.model.clone(), shape: shape.or(latents), config: self.config.clone() })
+        let (model, config, conv) = (self.model.clone(), self.config.clone(), self.conv.clone());
+        Ok(ModelSpec { model, shape: shape.or(latents), config, conv })
     }
 }
 

@@ -1,44 +1,67 @@
 //! `dyweight convert`.
 
+use super::inspect::Content;
 use crate::ui;
 use clap::Args;
-use dyweight::checkpoint::{Format, OfficialCoefficients, Presets, SolverFile, read_file, sniff};
+use dyweight::checkpoint::{Format, Presets, SharedBytes, SolverFile, read_file, sniff};
 use dyweight::error::Malformed;
+use dyweight::models::edm::{Config, EdmFile, Plan};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
 
 /// What to convert into what.
 #[derive(Args)]
 pub struct ConvertArgs {
-    /// A released coefficient file (.pkl, .pt), a solver file, or preset:NAME
+    /// A network checkpoint (.pkl, .pt), a released coefficient file (.pkl, .pt), a solver file, or preset:NAME
     input: PathBuf,
-    /// The file to write
+    /// The file to write: safetensors for a network, JSON for a solver
     output: PathBuf,
+    /// Configuration of a network file that carries none
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn run(args: &ConvertArgs) -> Result<()> {
-    let file = solver_file(&args.input)?;
+    if let Some(name) = args.input.to_str().and_then(|s| s.strip_prefix("preset:")) {
+        return write_solver(args, &Presets::official()?.find(name)?.solver_file()?);
+    }
+    let bytes = read_file(&args.input, u64::MAX)?;
+    let named = |problem| Error::malformed(&args.input, problem);
+    match sniff(&bytes) {
+        format @ (Format::Pickle | Format::TorchZip | Format::TorchLegacy | Format::Zip) => {
+            match Content::parse(bytes.clone(), format).map_err(named)? {
+                Content::Coefficients(coefficients) => write_solver(args, &coefficients.solver_file()?),
+                Content::Network(_) | Content::Tensors(_) => write_network(args, bytes),
+            }
+        }
+        Format::Safetensors => write_network(args, bytes),
+        Format::SolverFile | Format::Json => write_solver(args, &SolverFile::parse(&bytes).map_err(named)?),
+        other => {
+            let expected = "a network checkpoint, a released coefficient file or a solver file";
+            Err(named(Malformed::Format { expected, found: other.describe() }))
+        }
+    }
+}
+
+fn write_solver(args: &ConvertArgs, file: &SolverFile) -> Result<()> {
     file.warnings().iter().for_each(|w| ui::warn(w));
     file.write(&args.output)?;
     eprintln!("{}: {} steps, {} calls, window {}", args.output.display(), file.steps, file.nfe, file.order);
     Ok(())
 }
 
-fn solver_file(input: &Path) -> Result<SolverFile> {
-    if let Some(name) = input.to_str().and_then(|s| s.strip_prefix("preset:")) {
-        return Presets::official()?.find(name)?.solver_file();
-    }
-    let bytes = read_file(input, u64::MAX)?;
-    let named = |problem| Error::malformed(input, problem);
-    match sniff(&bytes) {
-        Format::Pickle | Format::TorchZip | Format::TorchLegacy | Format::Zip => {
-            OfficialCoefficients::parse(bytes).map_err(named)?.solver_file()
-        }
-        Format::SolverFile | Format::Json => SolverFile::parse(&bytes).map_err(named),
-        other => {
-            let expected = "a released coefficient file or a solver file";
-            Err(named(Malformed::Format { expected, found: other.describe() }))
-        }
+/// Keeps every tensor as it is and the configuration in the metadata, even of a network that cannot be run here.
+fn write_network(args: &ConvertArgs, bytes: SharedBytes) -> Result<()> {
+    let file = EdmFile::parse(&args.input, bytes, args.config.as_deref())?;
+    check(&args.input, &file);
+    file.to_safetensors().write(&args.output)?;
+    eprintln!("{}: {} tensors, sha256 {}", args.output.display(), file.tensors.len(), file.sha256());
+    Ok(())
+}
+
+fn check(path: &Path, file: &EdmFile) {
+    if let Err(problem) = Config::from_map(&file.config).and_then(|config| Plan::new(&config)) {
+        ui::warn(&format!("{}: this network cannot be run: {problem}", path.display()));
     }
 }

@@ -2,15 +2,20 @@
 
 use crate::ui;
 use clap::Args;
-use dyweight::checkpoint::{Format, OfficialCoefficients, SolverFile, StoredTensor, TensorFile, read_file, sniff};
+use dyweight::checkpoint::{
+    Format, NetworkFile, OfficialCoefficients, SharedBytes, SolverFile, StoredTensor, TensorFile, TorchFile, read_file,
+    sniff,
+};
+use dyweight::error::Malformed;
+use dyweight::models::edm::{Config, Plan};
 use dyweight::{Error, Result};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
 /// What to look into.
 #[derive(Args)]
 pub struct InspectArgs {
-    /// A solver file, a released coefficient file, or a safetensors file
+    /// A solver file, a released coefficient file, or a network checkpoint (.pkl, .safetensors, .pt)
     file: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -29,21 +34,73 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         Format::Safetensors => {
             let file = TensorFile::parse(bytes).map_err(named)?;
             facts["metadata"] = json!(file.metadata);
+            if let Some(Ok(Value::Object(config))) = file.metadata.get("config").map(|c| serde_json::from_str(c)) {
+                add_architecture(&mut facts, &config);
+            }
             facts["tensors"] = file.tensors.iter().map(|(name, t)| tensor_facts(name, t)).collect();
-            show(args, facts, |facts| tensor_table(facts))
+            show(args, facts, tensor_table)
         }
         Format::SolverFile | Format::Json => solver(args, facts, SolverFile::parse(&bytes).map_err(named)?),
-        Format::Pickle | Format::TorchZip | Format::TorchLegacy | Format::Zip => {
-            let file = OfficialCoefficients::parse(bytes).map_err(named)?.solver_file()?;
-            solver(args, facts, file)
-        }
+        Format::Pickle | Format::TorchZip | Format::TorchLegacy | Format::Zip => match Content::parse(bytes, format) {
+            Ok(Content::Coefficients(coefficients)) => solver(args, facts, coefficients.solver_file()?),
+            Ok(Content::Network(file)) => network(args, facts, &file),
+            Ok(Content::Tensors(file)) => {
+                facts["values"] = json!(file.values);
+                facts["globals"] = json!(file.globals);
+                facts["tensors"] = file.tensors.iter().map(|(name, t)| tensor_facts(name, t)).collect();
+                show(args, facts, |facts| {
+                    list("mentions", &facts["globals"]);
+                    tensor_table(facts);
+                })
+            }
+            Err(problem) => Err(named(problem)),
+        },
         other => Err(unknown_format(path, other)),
+    }
+}
+
+/// What a pickle or torch file turns out to hold.
+pub enum Content {
+    /// Released solver coefficients.
+    Coefficients(Box<OfficialCoefficients>),
+    /// A network with its configuration.
+    Network(Box<NetworkFile>),
+    /// Tensors alone.
+    Tensors(TorchFile),
+}
+
+/// The tensor that released coefficients in torch files have.
+const COEFFICIENTS: &str = "dyweight_weights_raw";
+
+impl Content {
+    /// Tells them apart by what they hold.
+    pub fn parse(bytes: SharedBytes, format: Format) -> Result<Self, Malformed> {
+        let coefficients =
+            |bytes: SharedBytes| OfficialCoefficients::parse(bytes).map(|c| Content::Coefficients(Box::new(c)));
+        if format == Format::Pickle {
+            let missing =
+                |problem: &Malformed, wanted: &str| matches!(problem, Malformed::Missing { name } if name == wanted);
+            return match NetworkFile::parse(bytes.clone()) {
+                Ok(file) => Ok(Content::Network(Box::new(file))),
+                Err(problem) if missing(&problem, "ema") => coefficients(bytes).map_err(|problem| {
+                    let neither = "holds neither a network ('ema') nor coefficients ('predictor')";
+                    let unknown = Malformed::Inconsistent { problem: neither.into() };
+                    if missing(&problem, "predictor") { unknown } else { problem }
+                }),
+                Err(problem) => Err(problem),
+            };
+        }
+        let file = TorchFile::parse(bytes.clone())?;
+        if file.tensors.iter().any(|(name, _)| name == COEFFICIENTS) {
+            return coefficients(bytes);
+        }
+        Ok(Content::Tensors(file))
     }
 }
 
 fn unknown_format(path: &Path, format: Format) -> Error {
     let expected = "a solver file, a coefficient file or a checkpoint";
-    Error::malformed(path, dyweight::error::Malformed::Format { expected, found: format.describe() })
+    Error::malformed(path, Malformed::Format { expected, found: format.describe() })
 }
 
 fn tensor_facts(name: &str, tensor: &StoredTensor) -> Value {
@@ -61,6 +118,47 @@ fn show(args: &InspectArgs, facts: Value, body: impl FnOnce(&Value)) -> Result<(
     Ok(())
 }
 
+/// How many weights the configuration describes, or why it cannot be run.
+fn add_architecture(facts: &mut Value, config: &Map<String, Value>) {
+    match Config::from_map(config).and_then(|config| Plan::new(&config)) {
+        Ok(plan) => facts["parameters"] = json!(plan.parameters()),
+        Err(problem) => facts["unsupported"] = json!(problem.to_string()),
+    }
+}
+
+fn network(args: &InspectArgs, mut facts: Value, file: &NetworkFile) -> Result<()> {
+    let config = file.config();
+    facts["class"] = json!(file.class);
+    facts["model_class"] = json!(file.model_class);
+    facts["options"] = json!(config);
+    add_architecture(&mut facts, &config);
+    facts["globals"] = json!(file.globals);
+    let source = |s: &dyweight::checkpoint::Source| json!({ "class": s.class, "bytes": s.len, "sha256": s.sha256 });
+    facts["sources"] = file.sources.iter().map(source).collect();
+    facts["tensors"] = file.tensors.iter().map(|(name, t)| tensor_facts(name, t)).collect();
+    show(args, facts, |facts| {
+        let class = facts["class"].as_str().unwrap_or_default();
+        ui::print(&format!("{class} around {}", facts["model_class"].as_str().unwrap_or("nothing known")));
+        for (key, value) in facts["options"].as_object().into_iter().flatten() {
+            ui::print(&format!("  {key}: {value}"));
+        }
+        list("mentions", &facts["globals"]);
+        for source in facts["sources"].as_array().into_iter().flatten() {
+            let (class, sha256) = (source["class"].as_str(), source["sha256"].as_str().unwrap_or_default());
+            let class = class.unwrap_or_default();
+            ui::print(&format!("  source text with {class}: {} bytes, sha256 {sha256}, never run", source["bytes"]));
+        }
+        tensor_table(facts);
+    })
+}
+
+fn list(what: &str, values: &Value) {
+    let texts: Vec<&str> = values.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !texts.is_empty() {
+        ui::print(&format!("  {what}: {}", texts.join(", ")));
+    }
+}
+
 fn tensor_table(facts: &Value) {
     if let Some(metadata) = facts["metadata"].as_object() {
         metadata.iter().for_each(|(k, v)| ui::print(&format!("  {k}: {}", v.as_str().unwrap_or_default())));
@@ -74,7 +172,12 @@ fn tensor_table(facts: &Value) {
         rows.push(vec![text("name"), text("dtype"), format!("{shape:?}")]);
     }
     ui::table(&rows);
-    ui::print(&format!("{} tensors, {entries} numbers", rows.len() - 1));
+    let parameters =
+        facts["parameters"].as_u64().map_or(String::new(), |p| format!(", {p} of them trained parameters"));
+    ui::print(&format!("{} tensors, {entries} numbers{parameters}", rows.len() - 1));
+    if let Some(problem) = facts["unsupported"].as_str() {
+        ui::warn(&format!("this network cannot be run: {problem}"));
+    }
 }
 
 fn solver(args: &InspectArgs, mut facts: Value, file: SolverFile) -> Result<()> {

@@ -1,7 +1,9 @@
 //! One file per command.
 
+pub mod bench;
 pub mod convert;
 pub mod inspect;
 pub mod list;
+pub mod probe;
 pub mod sample;
 pub mod train;

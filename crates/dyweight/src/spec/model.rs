@@ -1,9 +1,14 @@
 //! Models by name or file.
+//!
+//! A file is told by its content: a safetensors file with `model.mu` is a mixture, everything else a network.
 
-use crate::checkpoint::{TensorFile, read_file};
+use crate::checkpoint::{Format, SharedBytes, TensorFile, read_file, sniff};
 use crate::denoiser::Model;
 use crate::error::{Error, Malformed, Result};
+use crate::models::edm::{Edm, EdmFile, conv_algo, published};
+use crate::models::embedded;
 use crate::models::mixture::Mixture;
+use dyweight_nn::ConvAlgo;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
@@ -11,12 +16,14 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ModelSpec {
-    /// A built-in name or a file.
+    /// A built-in name, `random:ARCHITECTURE`, or a file.
     pub model: String,
     /// Sample shape of a mixture file.
     pub shape: Option<[usize; 3]>,
     /// Configuration of a bare weights file.
     pub config: Option<PathBuf>,
+    /// How 3×3 convolutions are computed: `winograd4`, `winograd2` or `direct`.
+    pub conv: Option<String>,
 }
 
 /// A model ready to use.
@@ -29,11 +36,23 @@ pub struct LoadedModel {
     pub model: Box<dyn Model>,
 }
 
+/// A model by its kind, for those who need more of it than every model has.
+pub enum AnyModel {
+    /// A closed form.
+    Mixture(Mixture),
+    /// An EDM network.
+    Network(Box<Edm>),
+}
+
 /// Built-in models with a line each.
 pub const BUILT_IN: &[(&str, &str)] = &[
+    ("fashion", "28x28 grey images of clothes in 10 classes, a network of 2.0 million weights"),
     ("mixture", "a two-armed spiral of 32 Gaussians in the plane, with its exact denoiser"),
     ("mixture-flow", "the same data as a flow with its exact velocity"),
 ];
+
+/// What stands before the name of a published architecture.
+const RANDOM: &str = "random:";
 
 impl ModelSpec {
     /// A model by name.
@@ -43,30 +62,74 @@ impl ModelSpec {
 
     /// Loads it.
     pub fn build(&self) -> Result<LoadedModel> {
-        let built_in = match self.model.as_str() {
-            "mixture" => Some(Mixture::spiral()),
-            "mixture-flow" => Some(Mixture::spiral().as_flow()),
-            _ => None,
+        let (model, sha256) = self.open()?;
+        let model: Box<dyn Model> = match model {
+            AnyModel::Mixture(mixture) => Box::new(mixture),
+            AnyModel::Network(network) => network,
         };
-        if let Some(mixture) = built_in {
-            return self.of_mixture(mixture);
+        Ok(LoadedModel { name: self.model.clone(), sha256, model })
+    }
+
+    /// Loads it by its kind, with the fingerprint of its weights.
+    pub fn open(&self) -> Result<(AnyModel, String)> {
+        match self.model.as_str() {
+            "mixture" => return self.of_mixture(Mixture::spiral()),
+            "mixture-flow" => return self.of_mixture(Mixture::spiral().as_flow()),
+            "fashion" => return self.of_network(embedded::fashion()?),
+            _ => {}
         }
-        let path = Path::new(&self.model);
+        if let Some(name) = self.model.strip_prefix(RANDOM) {
+            let network = Edm::random(published(name)?, 0, self.conv()?)?;
+            return Ok((AnyModel::Network(Box::new(network)), hex(&Sha256::digest(&self.model))));
+        }
+        self.open_file(Path::new(&self.model))
+    }
+
+    fn open_file(&self, path: &Path) -> Result<(AnyModel, String)> {
         if !path.exists() {
             let known = BUILT_IN.iter().map(|(name, _)| name.to_string()).collect();
             return Err(Error::UnknownName { kind: "model or file", name: self.model.clone(), known });
         }
-        let file = TensorFile::parse(read_file(path, u64::MAX)?).map_err(|p| Error::malformed(path, p))?;
-        self.of_mixture(mixture_of(path, &file)?)
+        let bytes = read_file(path, u64::MAX)?;
+        match mixture_file(path, &bytes)? {
+            Some(file) => self.of_mixture(mixture_of(path, &file)?),
+            None => self.of_network(EdmFile::parse(path, bytes, self.config.as_deref())?),
+        }
     }
 
-    fn of_mixture(&self, mixture: Mixture) -> Result<LoadedModel> {
+    fn of_mixture(&self, mixture: Mixture) -> Result<(AnyModel, String)> {
         let mixture = match self.shape {
             Some(shape) => mixture.shaped(shape)?,
             None => mixture,
         };
-        Ok(LoadedModel { name: self.model.clone(), sha256: fingerprint(&mixture), model: Box::new(mixture) })
+        let sha256 = fingerprint(&mixture);
+        Ok((AnyModel::Mixture(mixture), sha256))
     }
+
+    fn of_network(&self, file: EdmFile) -> Result<(AnyModel, String)> {
+        let network = file.build(self.conv()?)?;
+        let found = network.shape();
+        match self.shape {
+            Some(expected) if expected != found => {
+                let what = format!("sample shape of {}", self.model);
+                Err(Error::Shape { what, expected: expected.to_vec(), found: found.to_vec() })
+            }
+            _ => Ok((AnyModel::Network(Box::new(network)), file.sha256())),
+        }
+    }
+
+    fn conv(&self) -> Result<ConvAlgo> {
+        self.conv.as_deref().map_or(Ok(ConvAlgo::default()), conv_algo)
+    }
+}
+
+/// The tensors of a file that holds a mixture.
+fn mixture_file(path: &Path, bytes: &SharedBytes) -> Result<Option<TensorFile>> {
+    if sniff(bytes) != Format::Safetensors {
+        return Ok(None);
+    }
+    let file = TensorFile::parse(bytes.clone()).map_err(|p| Error::malformed(path, p))?;
+    Ok(Some(file).filter(|f| f.tensors.contains_key("model.mu")))
 }
 
 /// A mixture from `model.mu` `[k, d]`, `model.std` `[k]` and `model.weight` `[k]`.
@@ -97,5 +160,10 @@ fn fingerprint(mixture: &Mixture) -> String {
     for (mean, std, weight) in mixture.components() {
         mean.iter().chain([&std, &weight]).for_each(|v| hash.update(v.to_le_bytes()));
     }
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    hex(&hash.finalize())
+}
+
+/// Bytes as hexadecimal text.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
