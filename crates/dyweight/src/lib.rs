@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod image;
 pub mod tensor;
 
 pub use error::{Error, Result};
