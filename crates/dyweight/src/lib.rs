@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod image;
+pub mod report;
 pub mod tensor;
 
 pub use error::{Error, Result};
