@@ -4,6 +4,7 @@
 pub mod error;
 pub mod image;
 pub mod report;
+pub mod study;
 pub mod tensor;
 
 pub use error::{Error, Result};
