@@ -5,13 +5,16 @@ pub mod checkpoint;
 pub mod coeff;
 pub mod denoiser;
 pub mod error;
+pub mod image;
 pub mod models;
 pub mod noise;
 pub mod path;
+pub mod report;
 pub mod sample;
 pub mod schedule;
 pub mod solver;
 pub mod spec;
+pub mod study;
 pub mod tensor;
 pub mod train;
 

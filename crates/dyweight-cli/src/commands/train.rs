@@ -6,15 +6,17 @@ use clap::Args;
 use dyweight::checkpoint::SolverFile;
 use dyweight::checkpoint::solver_file::{ModelIdentity, Parts};
 use dyweight::denoiser::Model;
+use dyweight::models::features::{FashionFeatures, FeatureMap};
 use dyweight::spec::{Budget, LoadedModel, ScheduleSpec, TrainPlan, TrainSpec};
 use dyweight::train::{
-    Event, Files, Iteration, Noise, Parameters, ScaleMode, Session, Targets, Trace, Training, remove_state,
+    Event, Files, Iteration, Loss, Noise, Parameters, ScaleMode, Session, Targets, Trace, Training, remove_state,
 };
 use dyweight::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Everything `train` can be told. Every flag has a key of the same name in the file given with `--config`.
@@ -33,6 +35,9 @@ pub struct TrainArgs {
     /// Configuration of a weights file that carries none
     #[arg(long, value_name = "FILE")]
     model_config: Option<PathBuf>,
+    /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
+    #[arg(long, value_name = "NAME")]
+    conv: Option<String>,
     /// Network calls of the solver; several train one after the other
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', num_args = 1, conflicts_with = "steps")]
     nfe: Option<Vec<usize>>,
@@ -167,7 +172,7 @@ pub struct TrainArgs {
 }
 
 /// Keys of the arguments that are not the training's own.
-const OTHER_KEYS: [&str; 8] = ["model", "shape", "model-config", "nfe", "steps", "out", "cache", "class"];
+const OTHER_KEYS: [&str; 8] = ["model", "shape", "model-config", "conv", "nfe", "steps", "out", "cache"];
 
 impl TrainArgs {
     /// These arguments over the ones of the configuration file.
@@ -191,9 +196,8 @@ impl TrainArgs {
     /// The training's own options.
     fn spec(&self) -> Result<TrainSpec> {
         let schedule = keys(&self.schedule);
-        let own = keys(self)
-            .into_iter()
-            .filter(|(k, _)| (!OTHER_KEYS.contains(&k.as_str()) || k == "class") && !schedule.contains_key(k));
+        let own =
+            keys(self).into_iter().filter(|(k, _)| !OTHER_KEYS.contains(&k.as_str()) && !schedule.contains_key(k));
         serde_json::from_value(Value::Object(own.collect())).map_err(|e| {
             let expected = e.to_string();
             Error::BadValue { name: "train", value: "options".into(), expected }
@@ -229,7 +233,8 @@ pub fn run(args: &TrainArgs) -> Result<()> {
     let out = args.out.clone().ok_or_else(|| needed("out"))?;
     let budgets = args.budgets()?;
     let spec = args.spec()?;
-    let model_args = ModelArgs { model: name, shape: args.shape.clone(), config: args.model_config.clone() };
+    let (shape, config, conv) = (args.shape.clone(), args.model_config.clone(), args.conv.clone());
+    let model_args = ModelArgs { model: name, shape, config, conv };
     let model = model_args.spec(None)?.build()?;
     let jobs = budgets
         .iter()
@@ -268,7 +273,7 @@ impl<'j> Job<'j> {
         budgets: usize,
         out: &Path,
     ) -> Result<Self> {
-        let loss = spec.loss(|| Err(no_features(&model.name)))?;
+        let loss = spec.loss(|| features_for(model))?;
         let schedule: ScheduleSpec = args.schedule.spec();
         let plan = spec.plan(&*model.model, &schedule, budget, loss)?;
         let out = if budgets > 1 { with_suffix(out, &format!("-nfe{}", plan.nfe)) } else { out.to_owned() };
@@ -438,11 +443,16 @@ impl<'j> Job<'j> {
     }
 }
 
-fn no_features(model: &str) -> Error {
-    Error::Conflict {
-        problem: format!("there is no feature network for '{model}'"),
-        hint: "use --loss l2, l1 or huber".into(),
+/// The embedded feature network serves images of its shape.
+fn features_for(model: &LoadedModel) -> Result<Loss> {
+    let features = FashionFeatures::embedded()?;
+    if features.shape() == model.model.shape() {
+        return Ok(Loss::Features(Arc::new(features)));
     }
+    Err(Error::Conflict {
+        problem: format!("there is no feature network for '{}'", model.name),
+        hint: "use --loss l2, l1 or huber".into(),
+    })
 }
 
 /// `solver.json` with a suffix is `solver-nfe3.json`.

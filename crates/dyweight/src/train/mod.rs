@@ -24,7 +24,7 @@ mod targets;
 mod training;
 
 pub use guard::{Guard, Verdict};
-pub use objective::{FeatureMap, FeaturePullback, Loss};
+pub use objective::Loss;
 pub use optimiser::{Adam, Optimiser};
 pub use pairs::{Noise, Pairs};
 pub use parameters::{Parameters, ScaleMode};

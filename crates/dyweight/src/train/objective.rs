@@ -7,20 +7,9 @@
 //! ```
 
 use crate::error::Result;
+use crate::models::features::FeatureMap;
 use crate::tensor::Tensor;
 use std::sync::Arc;
-
-/// Carries ∂L/∂features to ∂L/∂x.
-pub type FeaturePullback<'f> = Box<dyn FnOnce(&Tensor) -> Result<Tensor> + Send + 'f>;
-
-/// A frozen map from samples to features, `[n, c, h, w]` → `[n, f, 1, 1]`.
-pub trait FeatureMap: Send + Sync {
-    /// The features.
-    fn features(&self, x: &Tensor) -> Result<Tensor>;
-
-    /// The features, and the way back to the samples.
-    fn with_pullback<'f>(&'f self, x: &Tensor) -> Result<(Tensor, FeaturePullback<'f>)>;
-}
 
 /// A distance.
 #[derive(Clone)]
@@ -88,6 +77,7 @@ fn per_sample(x: &Tensor, y: &Tensor, f: impl Fn(f64) -> f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::models::features::FeaturePullback;
     use crate::noise::Stream;
     use crate::tensor::dot;
 
@@ -95,6 +85,22 @@ mod tests {
     struct Curved;
 
     impl FeatureMap for Curved {
+        fn name(&self) -> &str {
+            "curved"
+        }
+
+        fn sha256(&self) -> &str {
+            ""
+        }
+
+        fn shape(&self) -> [usize; 3] {
+            [3, 1, 1]
+        }
+
+        fn dims(&self) -> usize {
+            2
+        }
+
         fn features(&self, x: &Tensor) -> Result<Tensor> {
             let of = |i: usize| [dot(x.sample(i), x.sample(i)), x.sample(i)[0] * x.sample(i)[1]];
             Tensor::new([x.samples(), 2, 1, 1], (0..x.samples()).flat_map(of).collect())

@@ -1,0 +1,3 @@
+//! Named experiments: what they vary, how they run and resume, what they write.
+
+pub mod numeric;
