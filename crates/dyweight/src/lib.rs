@@ -20,3 +20,8 @@ pub mod train;
 
 pub use error::{Error, Result};
 pub use tensor::Tensor;
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
