@@ -1,8 +1,8 @@
 //! Memory of activations, reused instead of returned to the system.
 //!
-//! A dropped [`Buffer`] goes to a process-wide free list and serves the next request of its size class. Classes are an
-//! eighth of a power of two apart, so at most 12.5 % of a buffer is slack. The free list never holds so much that live
-//! and free memory together exceed the largest amount that was live at once.
+//! A dropped [`Buffer`] goes to a process-wide free list and serves a later request of up to its size, down to two thirds of
+//! it. Sizes are rounded up to classes an eighth of a power of two apart. The free list never holds so much that live and
+//! free memory together exceed the largest amount that was live at once by more than a quarter.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
@@ -84,14 +84,15 @@ fn class_of(len: usize) -> usize {
 
 impl FreeList {
     fn take(&mut self, class: usize) -> Option<Block> {
-        self.live += class;
+        let fitting = self.blocks.range(class..=class + class / 2).find(|(_, blocks)| !blocks.is_empty());
+        let reused = fitting.map(|(capacity, _)| *capacity);
+        let block = reused.and_then(|capacity| self.blocks.get_mut(&capacity)?.pop());
+        let capacity = reused.unwrap_or(class);
+        self.free -= reused.unwrap_or(0);
+        self.live += capacity;
         self.peak = self.peak.max(self.live);
-        if let Some(block) = self.blocks.get_mut(&class).and_then(Vec::pop) {
-            self.free -= class;
-            return Some(block);
-        }
-        while self.live + self.free > self.peak && self.evict_largest() {}
-        None
+        while self.live + self.free > self.peak + self.peak / 4 && self.evict_largest() {}
+        block
     }
 
     fn evict_largest(&mut self) -> bool {

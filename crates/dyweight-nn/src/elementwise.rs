@@ -7,6 +7,14 @@ use crate::activation::{map, zip};
 use crate::isa::Isa;
 use crate::parallel::{CHUNK, Disjoint, for_each};
 
+/// `to = to + weight·from`.
+#[inline(always)]
+pub(crate) fn axpy(to: &mut [f32], weight: f32, from: &[f32]) {
+    for (to, x) in to.iter_mut().zip(from) {
+        *to += weight * x;
+    }
+}
+
 /// `(a + b)·scale`.
 pub fn add_scaled(a: &Act, b: &Act, scale: f32) -> Act {
     zip(
@@ -34,7 +42,7 @@ impl Act {
         self.data_mut().par_chunks_mut(CHUNK).zip(other.data().par_chunks(CHUNK)).for_each(|(y, x)| {
             isa.vectorize(
                 #[inline(always)]
-                || y.iter_mut().zip(x).for_each(|(y, x)| *y += *x),
+                || axpy(y, 1.0, x),
             );
         });
     }
@@ -45,7 +53,11 @@ impl Act {
         self.data_mut().par_chunks_mut(CHUNK).for_each(|y| {
             isa.vectorize(
                 #[inline(always)]
-                || y.iter_mut().for_each(|y| *y *= scale),
+                || {
+                    for y in y.iter_mut() {
+                        *y *= scale;
+                    }
+                },
             );
         });
     }
@@ -64,7 +76,9 @@ pub fn add_per_sample(x: &Act, p: &Act) -> Act {
             #[inline(always)]
             || {
                 for (y, x) in y.chunks_exact_mut(shape.c).zip(x.chunks_exact(shape.c)) {
-                    y.iter_mut().zip(x.iter().zip(p)).for_each(|(y, (x, p))| *y = x + p);
+                    for (y, (x, p)) in y.iter_mut().zip(x.iter().zip(p)) {
+                        *y = x + p;
+                    }
                 }
             },
         );
@@ -85,7 +99,7 @@ pub fn spatial_sum(x: &Act) -> Act {
             #[inline(always)]
             || {
                 for pixel in x.sample(sample).chunks_exact(c.max(1)) {
-                    sum.iter_mut().zip(pixel).for_each(|(s, x)| *s += *x);
+                    axpy(sum, 1.0, pixel);
                 }
             },
         );

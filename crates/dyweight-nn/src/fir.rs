@@ -9,6 +9,7 @@
 //! Each is the other's adjoint up to the factor 2 per axis, so two kernels serve both and both gradients.
 
 use crate::act::{Act, Shape};
+use crate::elementwise::axpy;
 use crate::error::{Error, Result};
 use crate::isa::Isa;
 use crate::parallel::{Disjoint, for_each};
@@ -110,7 +111,7 @@ impl Fir {
                             for (v, b) in column {
                                 let weight = gain * self.taps[*a] * self.taps[*b];
                                 let pixel = &sample[(u * from.w + v) * from.c..][..from.c];
-                                to.iter_mut().zip(pixel).for_each(|(to, x)| *to += weight * x);
+                                axpy(to, weight, pixel);
                             }
                         }
                     }

@@ -20,6 +20,7 @@
 //! Constructors return [`Error`] on weights that do not fit. Running an operation on an activation of the wrong shape
 //! is a programming error and panics.
 #![deny(unsafe_op_in_unsafe_fn)]
+#![allow(clippy::needless_range_loop, reason = "one index often names a register in several arrays")]
 
 pub mod act;
 pub mod activation;

@@ -2,6 +2,7 @@
 
 use crate::act::{Act, Shape};
 use crate::conv::Padding;
+use crate::elementwise::axpy;
 use crate::isa::Isa;
 use crate::parallel::{Disjoint, for_each};
 
@@ -52,33 +53,43 @@ impl AvgPool {
     pub fn forward(&self, x: &Act) -> Act {
         let from = x.shape();
         let shape = from.with_size(self.windows.output_size(x.size()));
-        per_window(&self.windows, x, shape, |to, sample, rows, columns| {
-            to.fill(0.0);
-            let weight = self.weight(rows.len() * columns.len());
-            for (u, v) in pixels(rows, columns) {
-                let pixel = &sample[(u * from.w + v) * from.c..][..from.c];
-                to.iter_mut().zip(pixel).for_each(|(to, x)| *to += weight * x);
-            }
-        })
+        per_window(
+            &self.windows,
+            x,
+            shape,
+            #[inline(always)]
+            |to, sample, rows, columns| {
+                to.fill(0.0);
+                let weight = self.weight(rows.len() * columns.len());
+                for (u, v) in pixels(rows, columns) {
+                    let pixel = &sample[(u * from.w + v) * from.c..][..from.c];
+                    axpy(to, weight, pixel);
+                }
+            },
+        )
     }
 
     /// Gradient of an input that had rows and columns `input_size`.
     pub fn backward(&self, gy: &Act, input_size: [usize; 2]) -> Act {
         let from = gy.shape();
         assert_eq!(gy.size(), self.windows.output_size(input_size), "size of a pooled gradient");
-        per_sample(from.with_size(input_size), |gx, n| {
-            let gy = gy.sample(n);
-            for (i, j) in pixels(0..from.h, 0..from.w) {
-                let rows = self.windows.range(0, i, input_size[0]);
-                let columns = self.windows.range(1, j, input_size[1]);
-                let weight = self.weight(rows.len() * columns.len());
-                let g = &gy[(i * from.w + j) * from.c..][..from.c];
-                for (u, v) in pixels(rows, columns) {
-                    let to = &mut gx[(u * input_size[1] + v) * from.c..][..from.c];
-                    to.iter_mut().zip(g).for_each(|(to, g)| *to += weight * g);
+        per_sample(
+            from.with_size(input_size),
+            #[inline(always)]
+            |gx, n| {
+                let gy = gy.sample(n);
+                for (i, j) in pixels(0..from.h, 0..from.w) {
+                    let rows = self.windows.range(0, i, input_size[0]);
+                    let columns = self.windows.range(1, j, input_size[1]);
+                    let weight = self.weight(rows.len() * columns.len());
+                    let g = &gy[(i * from.w + j) * from.c..][..from.c];
+                    for (u, v) in pixels(rows, columns) {
+                        let to = &mut gx[(u * input_size[1] + v) * from.c..][..from.c];
+                        axpy(to, weight, g);
+                    }
                 }
-            }
-        })
+            },
+        )
     }
 
     fn weight(&self, existing: usize) -> f32 {
@@ -103,30 +114,43 @@ impl MaxPool {
     pub fn forward(&self, x: &Act) -> Act {
         let from = x.shape();
         let shape = from.with_size(self.windows.output_size(x.size()));
-        per_window(&self.windows, x, shape, |to, sample, rows, columns| {
-            to.fill(f32::NEG_INFINITY);
-            for (u, v) in pixels(rows, columns) {
-                let pixel = &sample[(u * from.w + v) * from.c..][..from.c];
-                to.iter_mut().zip(pixel).for_each(|(to, x)| *to = if *x > *to || x.is_nan() { *x } else { *to });
-            }
-        })
+        per_window(
+            &self.windows,
+            x,
+            shape,
+            #[inline(always)]
+            |to, sample, rows, columns| {
+                to.fill(f32::NEG_INFINITY);
+                for (u, v) in pixels(rows, columns) {
+                    let pixel = &sample[(u * from.w + v) * from.c..][..from.c];
+                    for (to, x) in to.iter_mut().zip(pixel) {
+                        *to = if *x > *to || x.is_nan() { *x } else { *to };
+                    }
+                }
+            },
+        )
     }
 
     /// Gradient of the input `x`: all of it to the first maximum of each window, in row-major order.
     pub fn backward(&self, x: &Act, gy: &Act) -> Act {
         let (from, shape) = (gy.shape(), x.shape());
         assert_eq!(gy.size(), self.windows.output_size(x.size()), "size of a pooled gradient");
-        per_sample(shape, |gx, n| {
-            let (x, gy) = (x.sample(n), gy.sample(n));
-            for (i, j) in pixels(0..from.h, 0..from.w) {
-                let (rows, columns) = (self.windows.range(0, i, shape.h), self.windows.range(1, j, shape.w));
-                for c in 0..shape.c {
-                    let places = pixels(rows.clone(), columns.clone()).map(|(u, v)| (u * shape.w + v) * shape.c + c);
-                    let first = places.reduce(|best, at| if x[at] > x[best] { at } else { best });
-                    gx[first.expect("windows hold at least one pixel")] += gy[(i * from.w + j) * shape.c + c];
+        per_sample(
+            shape,
+            #[inline(always)]
+            |gx, n| {
+                let (x, gy) = (x.sample(n), gy.sample(n));
+                for (i, j) in pixels(0..from.h, 0..from.w) {
+                    let (rows, columns) = (self.windows.range(0, i, shape.h), self.windows.range(1, j, shape.w));
+                    for c in 0..shape.c {
+                        let places =
+                            pixels(rows.clone(), columns.clone()).map(|(u, v)| (u * shape.w + v) * shape.c + c);
+                        let first = places.reduce(|best, at| if x[at] > x[best] { at } else { best });
+                        gx[first.expect("windows hold at least one pixel")] += gy[(i * from.w + j) * shape.c + c];
+                    }
                 }
-            }
-        })
+            },
+        )
     }
 }
 

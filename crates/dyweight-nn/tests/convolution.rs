@@ -44,7 +44,7 @@ fn reference(case: &Case, x: &Act) -> Exact {
     y
 }
 
-/// Forward against the reference, gradient against `⟨gy, J v⟩ = ⟨Jᵀ gy, v⟩` with `J v` the bias-free forward pass.
+/// Forward against the reference, gradient against `⟨gy, J v⟩ = ⟨Jᵀ gy, v⟩` with `J v` the forward pass less its bias.
 fn check(random: &mut Random, spec: ConvSpec, n: usize, size: [usize; 2], tolerance: f64) {
     let case = case(random, spec);
     let x = random.act(n, size[0], size[1], spec.in_channels);
@@ -52,10 +52,11 @@ fn check(random: &mut Random, spec: ConvSpec, n: usize, size: [usize; 2], tolera
     let exact = reference(&case, &x);
     assert_close(&what, &case.conv.forward(&x), &exact, tolerance);
     let gy = random.act(n, exact.shape.h, exact.shape.w, exact.shape.c);
-    let unbiased = Case { bias: vec![0.0; spec.out_channels], ..case };
+    let biases: f64 =
+        gy.data().iter().enumerate().map(|(i, g)| f64::from(*g) * f64::from(case.bias[i % exact.shape.c])).sum();
     let scale = dot(&gy, &gy).sqrt() * dot(&x, &x).sqrt() / (x.shape().len() as f64).sqrt();
-    let gx = unbiased.conv.backward(&gy, size);
-    assert_near(&what, dot(&gx, &x), reference(&unbiased, &x).dot(&gy), scale, tolerance);
+    let gx = case.conv.backward(&gy, size);
+    assert_near(&what, dot(&gx, &x), exact.dot(&gy) - biases, scale, tolerance);
 }
 
 fn tolerance(algo: ConvAlgo) -> f64 {
@@ -166,4 +167,32 @@ fn weights_that_do_not_fit_are_errors() {
     assert!(Conv2d::new(spec, &[0.0; 144], Some(&[0.0; 3])).is_err());
     assert!(Conv2d::new(spec.with_padding(Padding::all(3)), &[0.0; 144], None).is_err());
     assert!(Conv2d::new(ConvSpec { in_channels: 0, ..spec }, &[], None).is_err());
+}
+
+/// Largest error of a 256-channel layer relative to its largest output: what each algorithm costs in accuracy.
+#[test]
+fn errors_of_the_algorithms_are_bounded() {
+    on_every_isa(|isa| {
+        for (algo, bound) in [(ConvAlgo::Winograd4, 1e-5), (ConvAlgo::Winograd2, 2e-6), (ConvAlgo::Direct, 2e-6)] {
+            let mut random = Random(9);
+            let case = case(&mut random, ConvSpec::same(256, 32, 3, algo));
+            let x = random.act(1, 12, 12, 256);
+            let error = deviation(&case.conv.forward(&x), &reference(&case, &x));
+            println!("{isa:?} {algo:?}: {error:.1e}");
+            assert!(error < bound, "{isa:?} {algo:?}: {error:.1e}");
+        }
+    });
+}
+
+#[test]
+fn winograd_is_taken_where_it_saves() {
+    let algo = |size, wish| ConvSpec::same(64, 64, 3, wish).algo_for(size);
+    assert_eq!(algo([32, 32], ConvAlgo::Winograd4), ConvAlgo::Winograd4);
+    assert_eq!(algo([7, 7], ConvAlgo::Winograd4), ConvAlgo::Winograd4);
+    assert_eq!(algo([2, 2], ConvAlgo::Winograd4), ConvAlgo::Winograd2);
+    assert_eq!(algo([1, 1], ConvAlgo::Winograd4), ConvAlgo::Direct);
+    assert_eq!(algo([32, 32], ConvAlgo::Winograd2), ConvAlgo::Winograd2);
+    assert_eq!(algo([32, 32], ConvAlgo::Direct), ConvAlgo::Direct);
+    assert_eq!(ConvSpec::same(3, 64, 3, ConvAlgo::Winograd4).algo_for([32, 32]), ConvAlgo::Direct);
+    assert_eq!(ConvSpec::same(64, 64, 3, ConvAlgo::Winograd4).with_stride(2).algo_for([32, 32]), ConvAlgo::Direct);
 }

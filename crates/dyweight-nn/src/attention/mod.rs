@@ -107,7 +107,11 @@ fn forward([q, k, v]: [Operand<'_>; 3], heads: usize, out: Target<'_>) {
             multiply(q.rows_from(first, count), &keys_t, MatrixMut::contiguous(&mut scores, keys));
             isa.vectorize(
                 #[inline(always)]
-                || scores.chunks_exact_mut(keys).for_each(|row| _ = softmax_row(row, scale)),
+                || {
+                    for row in scores.chunks_exact_mut(keys) {
+                        softmax_row(row, scale);
+                    }
+                },
             );
             // SAFETY: heads are disjoint between items; within one, row blocks are.
             let to = unsafe { out.head(sample, head, width) };

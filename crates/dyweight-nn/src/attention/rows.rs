@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use crate::act::Act;
 use crate::activation::exp;
-use crate::gemm::{Epilogue, Grid, Packed, PanelProduct, Segments};
+use crate::gemm::{Epilogue, Grid, Packed, PanelProduct, Segments, Start};
 use crate::isa::Isa;
 
 /// Interleaved parts of a reduction over a row: vector code with a fixed order.
@@ -91,11 +91,15 @@ impl<'a> Matrix<'a> {
     }
 
     pub(super) fn packed(&self, isa: Isa) -> Packed {
-        Packed::new(isa, self.rows, self.width, |t, c| self.data[t * self.stride + self.first + c])
+        Packed::from_rows(isa, self.rows, self.width, |t| self.row(t))
     }
 
     pub(super) fn packed_transposed(&self, isa: Isa) -> Packed {
-        Packed::new(isa, self.width, self.rows, |c, t| self.data[t * self.stride + self.first + c])
+        Packed::from_columns(isa, self.width, self.rows, |t| self.row(t))
+    }
+
+    fn row(&self, row: usize) -> &[f32] {
+        &self.data[row * self.stride + self.first..][..self.width]
     }
 
     pub(super) fn rows_from(self, row: usize, count: usize) -> Self {
@@ -140,6 +144,7 @@ pub(super) fn multiply(left: Matrix<'_>, right: &Packed, out: MatrixMut<'_>) {
             panel: right.panel(panel),
             output: out.data,
             output_rows: Grid::contiguous(out.stride),
+            start: Start::Zero,
             epilogue: Epilogue::NONE,
         };
         // SAFETY: sizes as asserted; `out` is exclusive for its lifetime.

@@ -3,7 +3,7 @@
 
 use super::spec::Plan;
 use crate::act::{Act, Shape};
-use crate::gemm::{Epilogue, Grid, Packed, PanelProduct, Segments, matmul};
+use crate::gemm::{Epilogue, Grid, Packed, PanelProduct, Segments, Start, matmul};
 use crate::parallel::{Disjoint, for_each};
 
 /// Output pixels one task computes per panel.
@@ -45,6 +45,7 @@ pub(super) fn convolve(x: &Act, weights: &Packed, plan: &Plan, shape: Shape, epi
             panel: weights.panel(panel),
             output: shared.ptr(),
             output_rows: Grid { offset: sample * shape.sample_len(), ..Grid::contiguous(shape.c) },
+            start: Start::Zero,
             epilogue,
         };
         // SAFETY: the plan's sizes keep every window on the canvas; items differ in sample, pixels or panel, so their

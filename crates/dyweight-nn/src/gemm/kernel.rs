@@ -12,6 +12,9 @@ const ROWS: usize = 6;
 /// How far ahead of use the panel is fetched, in panel rows.
 const PREFETCH_ROWS: usize = 12;
 
+/// Floats in a cache line.
+const CACHE_LINE: usize = 16;
+
 /// Where row `i` of a matrix starts: rows of an image grid, `offset + (i / width)·line + (i % width)·step`.
 #[derive(Clone, Copy)]
 pub(crate) struct Grid {
@@ -72,7 +75,16 @@ pub(crate) struct PanelProduct<'a> {
     pub(crate) panel: Panel<'a>,
     pub(crate) output: *mut f32,
     pub(crate) output_rows: Grid,
+    pub(crate) start: Start,
     pub(crate) epilogue: Epilogue<'a>,
+}
+
+/// What sums start from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    Zero,
+    /// What the output holds: the sum over earlier `k`, without an epilogue. Sums come out the same as in one go.
+    Output,
 }
 
 /// A product whose contract has been vouched for.
@@ -104,6 +116,8 @@ impl PanelProduct<'_> {
     #[inline(always)]
     pub(crate) unsafe fn compute<S: Simd>(&self) {
         assert_eq!(self.panel.data.len(), self.segments.count * self.segments.len * self.panel.width);
+        // Partial sums are kept in whole vectors, in a buffer of one panel.
+        assert!(self.start == Start::Zero || (self.panel.columns == self.panel.width && self.panel.first == 0));
         // SAFETY: the caller's contract.
         unsafe {
             match self.panel.width / S::LANES {
@@ -151,40 +165,46 @@ impl PanelProduct<'_> {
     unsafe fn sums<S: Simd, const MR: usize, const NV: usize>(&self, row: usize) -> [[S::V; NV]; MR] {
         // SAFETY: the contract of `run`. The panel is read from start to end; prefetches may run past it, harmlessly.
         unsafe {
-            let lines: [*const f32; MR] = std::array::from_fn(
-                #[inline(always)]
-                |r| self.input.add(self.input_rows.at(row + r)),
-            );
+            let mut lines = [self.input; MR];
+            for (r, line) in lines.iter_mut().enumerate() {
+                *line = self.input.add(self.input_rows.at(row + r));
+            }
             let mut sums = [[S::splat(0.0); NV]; MR];
+            if self.start == Start::Output {
+                for r in 0..MR {
+                    for v in 0..NV {
+                        sums[r][v] = S::load(self.output.add(self.output_rows.at(row + r) + v * S::LANES));
+                    }
+                }
+            }
             let mut weights = self.panel.data.as_ptr();
             for segment in 0..self.segments.count {
                 let start = segment * self.segments.stride;
-                for k in start..start + self.segments.len {
-                    let w: [S::V; NV] = std::array::from_fn(
-                        #[inline(always)]
-                        |v| S::load(weights.add(v * S::LANES)),
-                    );
-                    for v in 0..NV {
-                        S::prefetch(weights.wrapping_add((PREFETCH_ROWS * NV + v) * S::LANES));
-                    }
-                    for r in 0..MR {
-                        let a = S::splat(*lines[r].add(k));
-                        for v in 0..NV {
-                            sums[r][v] = S::mul_add(a, w[v], sums[r][v]);
+                let end = start + self.segments.len;
+                for stretch in (start..end).step_by(CACHE_LINE) {
+                    // The rows of the next block; those of a convolution's windows overlap, so they are there already.
+                    if self.segments.count == 1 {
+                        for line in lines {
+                            S::prefetch(line.wrapping_add(stretch + MR * self.input_rows.step));
                         }
                     }
-                    weights = weights.add(NV * S::LANES);
+                    for k in stretch..end.min(stretch + CACHE_LINE) {
+                        let mut w = [S::splat(0.0); NV];
+                        for v in 0..NV {
+                            w[v] = S::load(weights.add(v * S::LANES));
+                            S::prefetch(weights.wrapping_add((PREFETCH_ROWS * NV + v) * S::LANES));
+                        }
+                        for r in 0..MR {
+                            let a = S::splat(*lines[r].add(k));
+                            for v in 0..NV {
+                                sums[r][v] = S::mul_add(a, w[v], sums[r][v]);
+                            }
+                        }
+                        weights = weights.add(NV * S::LANES);
+                    }
                 }
             }
-            std::array::from_fn(
-                #[inline(always)]
-                |r| {
-                    std::array::from_fn(
-                        #[inline(always)]
-                        |v| sums[r][v],
-                    )
-                },
-            )
+            sums
         }
     }
 

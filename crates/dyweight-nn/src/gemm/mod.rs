@@ -11,7 +11,7 @@
 pub(crate) mod kernel;
 pub(crate) mod pack;
 
-pub(crate) use kernel::{Epilogue, Grid, PanelProduct, Segments};
+pub(crate) use kernel::{Epilogue, Grid, PanelProduct, Segments, Start};
 pub(crate) use pack::Packed;
 
 use crate::parallel::{Disjoint, for_each};
@@ -37,6 +37,7 @@ pub(crate) fn matmul(a: &[f32], b: &Packed, out: &mut [f32], epilogue: Epilogue<
             panel: b.panel(panel),
             output: shared.ptr(),
             output_rows: Grid::contiguous(columns),
+            start: Start::Zero,
             epilogue,
         };
         // SAFETY: the rows of `a` and `out` exist as asserted above; blocks and panels are disjoint in `out`.

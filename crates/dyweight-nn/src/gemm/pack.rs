@@ -29,16 +29,63 @@ pub(crate) struct Panel<'a> {
 impl Packed {
     /// Packs the matrix whose entry at `(k, j)` is `entry(k, j)`.
     pub(crate) fn new(isa: Isa, depth: usize, columns: usize, entry: impl Fn(usize, usize) -> f32 + Sync) -> Self {
+        Self::by_panel(isa, depth, columns, |first, count, panel| {
+            let width = panel.len() / depth;
+            for lane in 0..count {
+                for k in 0..depth {
+                    panel[k * width + lane] = entry(k, first + lane);
+                }
+            }
+        })
+    }
+
+    /// Packs a matrix given by its rows.
+    pub(crate) fn from_rows<'a>(
+        isa: Isa,
+        depth: usize,
+        columns: usize,
+        row: impl Fn(usize) -> &'a [f32] + Sync,
+    ) -> Self {
+        Self::by_panel(isa, depth, columns, |first, count, panel| {
+            let width = panel.len() / depth;
+            for (k, to) in panel.chunks_exact_mut(width).enumerate() {
+                to[..count].copy_from_slice(&row(k)[first..first + count]);
+            }
+        })
+    }
+
+    /// Packs a matrix given by its columns.
+    pub(crate) fn from_columns<'a>(
+        isa: Isa,
+        depth: usize,
+        columns: usize,
+        column: impl Fn(usize) -> &'a [f32] + Sync,
+    ) -> Self {
+        /// Rows written at a time, so that their cache lines stay.
+        const ROWS: usize = 16;
+        Self::by_panel(isa, depth, columns, |first, count, panel| {
+            let width = panel.len() / depth;
+            for (block, rows) in panel.chunks_mut(ROWS * width).enumerate() {
+                for lane in 0..count {
+                    let from = &column(first + lane)[block * ROWS..];
+                    for (to, x) in rows[lane..].iter_mut().step_by(width).zip(from) {
+                        *to = *x;
+                    }
+                }
+            }
+        })
+    }
+
+    /// Fills panels with `fill(first column, existing columns, panel)`; lanes without a column are zero.
+    fn by_panel(isa: Isa, depth: usize, columns: usize, fill: impl Fn(usize, usize, &mut [f32]) + Sync) -> Self {
         let mut packed = Self::stale(isa, depth, columns);
         let full = isa.panel_width();
         packed.data.par_chunks_mut((depth * full).max(1)).enumerate().for_each(|(p, panel)| {
-            let width = panel.len() / depth;
-            for lane in 0..width {
-                let column = p * full + lane;
-                for k in 0..depth {
-                    panel[k * width + lane] = if column < columns { entry(k, column) } else { 0.0 };
-                }
+            let count = full.min(columns - p * full);
+            if count * depth < panel.len() {
+                panel.fill(0.0);
             }
+            fill(p * full, count, panel);
         });
         packed
     }

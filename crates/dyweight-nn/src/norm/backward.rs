@@ -4,6 +4,7 @@ use super::{Activation, Affine, GroupNorm, Modulation, NormStats, chunk_pixels, 
 use crate::act::{Act, Shape};
 use crate::activation::silu_slope;
 use crate::buffer::Buffer;
+use crate::elementwise::axpy;
 use crate::isa::Isa;
 use crate::parallel::{Disjoint, for_each};
 
@@ -186,7 +187,7 @@ fn finish(x: &Act, gz: &mut Act, pulls: &[Pull], residual: Option<(&Act, f32)>) 
             let r = &r.data()[start..start + len];
             isa.vectorize(
                 #[inline(always)]
-                || g.iter_mut().zip(r).for_each(|(g, r)| *g += scale * r),
+                || axpy(g, scale, r),
             );
         }
     });

@@ -28,8 +28,8 @@ use panel::PanelTask;
 use tile::both_axes;
 pub(super) use tile::{F2, F4, Tile};
 
-/// Floats of transformed input in memory at once.
-const INPUT_BUDGET: usize = 2 << 20;
+/// Floats of transformed input in memory at once (9 MB): a part of the last-level cache.
+const INPUT_BUDGET: usize = 36 * 256 * 256;
 
 /// Tiles per task of the input transform.
 const TRANSFORM_TILES: usize = 4;
@@ -84,7 +84,9 @@ pub(super) fn convolve<T: Tile<A, M>, const A: usize, const M: usize>(
 ) -> Act {
     let tiling = Tiling::new(x.shape(), shape, plan.origin, M);
     let channels = x.shape().c;
-    let per_stretch = (INPUT_BUDGET / (A * A * channels)).max(32).min(tiling.count());
+    let most = (INPUT_BUDGET / (A * A * channels)).max(32);
+    // Stretches of equal length: each transforms the weights once.
+    let per_stretch = tiling.count().div_ceil(tiling.count().div_ceil(most).max(1)).max(1);
     let stride = per_stretch * channels + SKEW;
     let mut y = Act::stale(shape);
     let mut transformed = Buffer::stale(A * A * stride);

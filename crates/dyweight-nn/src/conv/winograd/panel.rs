@@ -8,12 +8,19 @@ use super::{SKEW, Stretch, Tiling};
 use crate::buffer::Buffer;
 use crate::gemm::kernel::finish_vector;
 use crate::gemm::pack::Panel;
-use crate::gemm::{Epilogue, Grid, PanelProduct, Segments};
+use crate::gemm::{Epilogue, Grid, PanelProduct, Segments, Start};
 use crate::isa::{Isa, Kernel};
 use crate::simd::Simd;
 
-/// Tiles multiplied before their outputs are transformed; products of that many stay in the second-level cache.
-const TILE_BLOCK: usize = 48;
+/// Tiles multiplied before their outputs are transformed; products of that many fit a second-level cache.
+const TILE_BLOCK: usize = 128;
+
+/// With no more tiles than this, weights are transformed a few channels at a time, just before use: all of them would
+/// pass through the last-level cache twice for little work in between.
+const FEW_TILES: usize = 64;
+
+/// Those few channels.
+const CHANNEL_CHUNK: usize = 64;
 
 /// What one task computes.
 pub(super) struct PanelTask<'a> {
@@ -30,6 +37,8 @@ pub(super) struct PanelTask<'a> {
 
 /// Transformed weights and products of one task.
 struct Scratch {
+    /// Channels transformed at a time.
+    chunk: usize,
     weights: Buffer,
     weights_stride: usize,
     products: Buffer,
@@ -51,9 +60,11 @@ impl PanelTask<'_> {
         let (channels, width) = (self.tiling.input.c, self.panel.width);
         assert_eq!(self.panel.data.len(), 9 * channels * width, "weights of a 3x3 convolution");
         assert!(self.transformed.len() >= A * A * self.stretch.stride && self.tiles.end <= self.stretch.tiles);
-        let weights_stride = channels * width + SKEW;
+        let chunk = if self.tiles.len() <= FEW_TILES { CHANNEL_CHUNK.min(channels) } else { channels };
+        let weights_stride = chunk * width + SKEW;
         let products_stride = TILE_BLOCK.min(self.tiles.len()) * width + SKEW;
         let scratch = Scratch {
+            chunk,
             weights: Buffer::stale(A * A * weights_stride),
             weights_stride,
             products: Buffer::stale(A * A * products_stride),
@@ -69,11 +80,17 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Kernel for Run<'_, T, A, M> 
     fn run<S: Simd>(mut self) {
         // SAFETY: made by `PanelTask::run` only, whose caller vouches for the output and which has checked sizes.
         unsafe {
-            self.transform_weights::<S>();
+            let (channels, chunk) = (self.task.tiling.input.c, self.scratch.chunk);
             for first in self.task.tiles.clone().step_by(TILE_BLOCK) {
                 let tiles = first..self.task.tiles.end.min(first + TILE_BLOCK);
-                for square in 0..A * A {
-                    self.multiply::<S>(square, tiles.clone());
+                for start in (0..channels).step_by(chunk) {
+                    let part = start..channels.min(start + chunk);
+                    if chunk < channels || first == self.task.tiles.start {
+                        self.transform_weights::<S>(part.clone());
+                    }
+                    for square in 0..A * A {
+                        self.multiply::<S>(square, tiles.clone(), part.clone());
+                    }
                 }
                 for tile in tiles.clone() {
                     self.transform_output::<S>(tile, tile - first);
@@ -84,13 +101,15 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Kernel for Run<'_, T, A, M> 
 }
 
 impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
-    /// `G g Gᵀ` for every input channel and every column of the panel.
+    /// `G g Gᵀ` for a range of input channels and every column of the panel.
     #[inline(always)]
-    unsafe fn transform_weights<S: Simd>(&mut self) {
-        let plane = self.task.tiling.input.c * self.task.panel.width;
-        let (from, to) = (self.task.panel.data.as_ptr(), self.scratch.weights.as_mut_ptr());
-        for at in (0..plane).step_by(S::LANES) {
-            // SAFETY: `at` runs over whole vectors of the nine planes; each of the α² squares has room for a plane.
+    unsafe fn transform_weights<S: Simd>(&mut self, channels: Range<usize>) {
+        let width = self.task.panel.width;
+        let plane = self.task.tiling.input.c * width;
+        let to = self.scratch.weights.as_mut_ptr();
+        let from = self.task.panel.data[channels.start * width..].as_ptr();
+        for at in (0..channels.len() * width).step_by(S::LANES) {
+            // SAFETY: `at` runs over whole vectors of the nine planes; each of the α² squares has room for a chunk.
             unsafe {
                 let mut g = [[S::splat(0.0); 3]; 3];
                 for r in 0..3 {
@@ -112,22 +131,23 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
         }
     }
 
-    /// One of the α² products, for a block of tiles.
+    /// One of the α² products, for a block of tiles, over a range of channels.
     #[inline(always)]
-    unsafe fn multiply<S: Simd>(&mut self, square: usize, tiles: Range<usize>) {
+    unsafe fn multiply<S: Simd>(&mut self, square: usize, tiles: Range<usize>, part: Range<usize>) {
         let (channels, width) = (self.task.tiling.input.c, self.task.panel.width);
-        let weights = &self.scratch.weights[square * self.scratch.weights_stride..][..channels * width];
+        let weights = &self.scratch.weights[square * self.scratch.weights_stride..][..part.len() * width];
         let product = PanelProduct {
             input: self.task.transformed.as_ptr(),
             input_rows: Grid {
-                offset: square * self.task.stretch.stride + tiles.start * channels,
+                offset: square * self.task.stretch.stride + tiles.start * channels + part.start,
                 ..Grid::contiguous(channels)
             },
-            segments: Segments::single(channels),
+            segments: Segments::single(part.len()),
             rows: 0..tiles.len(),
             panel: Panel { data: weights, first: 0, columns: width, width },
             output: self.scratch.products[square * self.scratch.products_stride..].as_mut_ptr(),
             output_rows: Grid::contiguous(width),
+            start: if part.start == 0 { Start::Zero } else { Start::Output },
             epilogue: Epilogue::NONE,
         };
         // SAFETY: the tiles' transformed inputs exist; a square of the products holds a block of tiles.
