@@ -6,12 +6,12 @@ One safetensors file per network: its weights, its configuration in the metadata
 first network is also written as a pickle of the scheme that released checkpoints use, with a placeholder for the source
 text.
 """
-import json, os, pickle, struct, sys, types
+import json, os, pickle, sys, types
 
 import torch
 from torch import nn
 
-import edm_network
+import edm_network, tensor_file
 
 BASE = {"cls": "EDMPrecond", "img_resolution": 8, "img_channels": 1, "model_type": "SongUNet", "model_channels": 4,
         "channel_mult": [1, 2], "channel_mult_emb": 2, "num_blocks": 1, "attn_resolutions": [4]}
@@ -25,18 +25,6 @@ NETWORKS = {
     "edm_iddpm": {"cls": "iDDPMPrecond", "model_type": "DhariwalUNet", "M": 50, "label_dim": 3,
                   "channel_mult": [2, 1]},
 }
-
-
-def save(path, tensors, metadata):
-    header, blob = {"__metadata__": metadata}, b""
-    for name, tensor in tensors.items():
-        raw = tensor.detach().contiguous().float().numpy().tobytes()
-        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [len(blob), len(blob) + len(raw)]}
-        blob += raw
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as out:
-        out.write(struct.pack("<Q", len(text)) + text + blob)
 
 
 def network(name, config):
@@ -110,7 +98,7 @@ if __name__ == "__main__":
         config = {**BASE, **options}
         net = network(name, config)
         tensors = {**net.state_dict(), **evaluate(net, config)}
-        save(os.path.join(sys.argv[1], name + ".safetensors"), tensors, {"config": json.dumps(config), "format": "pt"})
+        tensor_file.save(os.path.join(sys.argv[1], name + ".safetensors"), tensors, {"config": json.dumps(config), "format": "pt"})
         if index == 0:
             write_pickle(os.path.join(sys.argv[1], name + ".pkl"), net, config)
         print(name, sum(p.numel() for p in net.parameters()), "parameters")

@@ -45,6 +45,18 @@ fn batches_do_not_matter() {
 }
 
 #[test]
+fn large_batches_are_their_samples() {
+    let model = random(json!({"label_dim": 3}));
+    let x = batch(1, [19, 2, 8, 8]);
+    let sigmas: Vec<f64> = (0..19).map(|i| 0.1 + i as f64).collect();
+    let bound = model.bind(&labels(&model, 0..19)).unwrap();
+    let whole = bound.predict(&x, &Levels::Each(sigmas.clone())).unwrap();
+    assert_eq!(bound.with_pullback(&x, &Levels::Each(sigmas)).unwrap().0, whole);
+    let last = model.bind(&labels(&model, 18..19)).unwrap();
+    assert_eq!(last.predict(&x.slice(18..19), &Levels::One(18.1)).unwrap().data(), whole.sample(18));
+}
+
+#[test]
 fn threads_do_not_matter() {
     let model = embedded::fashion().unwrap().build(ConvAlgo::default()).unwrap();
     let (x, cotangent) = (batch(1, [4, 1, 28, 28]), batch(2, [4, 1, 28, 28]));

@@ -92,6 +92,10 @@ pub fn every_kind() -> Vec<(&'static str, Value)> {
         ("residual", json!({"encoder_type": "residual", "resample_filter": [1, 2, 3, 4]})),
         ("fourier", json!({"embedding_type": "fourier", "channel_mult_noise": 2})),
         ("skip decoder, no attention", json!({"decoder_type": "skip", "attn_resolutions": [], "num_blocks": 2})),
+        (
+            "six taps, down to one pixel",
+            json!({"img_resolution": 2, "encoder_type": "skip", "decoder_type": "skip", "resample_filter": [1, 2, 4, 3, 2, 1]}),
+        ),
         ("VP", json!({"cls": "VPPrecond", "model_type": null})),
         ("VE", json!({"cls": "VEPrecond", "encoder_type": "residual", "decoder_type": "skip"})),
         ("iDDPM", json!({"cls": "iDDPMPrecond", "M": 100})),

@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 use crate::tensor::{Tensor, dot};
 use dyweight_nn::{Act, Shape};
 
+/// Samples in one pass without a gradient: more would take memory and no less time. Results do not depend on it.
+const AT_ONCE: usize = 16;
+
 /// A network and the label row of each sample.
 pub struct Bound<'m> {
     model: &'m Edm,
@@ -29,13 +32,12 @@ impl<'m> Bound<'m> {
         Self { model, rows }
     }
 
-    fn pass(&self, x: &Tensor, levels: &Levels, record: bool) -> Result<Pass> {
-        self.check(x, levels)?;
-        let sigmas: Vec<f64> = (0..x.samples()).map(|i| levels.of(i)).collect();
+    /// Runs the network on samples that have been checked.
+    fn pass(&self, x: &Tensor, sigmas: Vec<f64>, rows: Option<&[f32]>, record: bool) -> Result<Pass> {
         let factors: Vec<Factors> = sigmas.iter().map(|s| self.model.precond.factors(*s)).collect();
         let noise = factors.iter().map(|f| f.noise as f32).collect();
         let input = scaled_act(x, x.shape()[1], |i| factors[i].input);
-        let (out, tape) = self.model.net.forward(input, noise, self.rows.as_deref(), record);
+        let (out, tape) = self.model.net.forward(input, noise, rows, record);
         Ok(Pass { sigmas, factors, output: leading_channels(&out, x.shape())?, tape })
     }
 
@@ -114,11 +116,19 @@ fn leading_channels(act: &Act, shape: [usize; 4]) -> Result<Tensor> {
 
 impl Denoiser for Bound<'_> {
     fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
+        self.check(x, levels)?;
         if x.samples() == 0 {
             return Ok(x.clone());
         }
-        let pass = self.pass(x, levels, false)?;
-        Ok(combine(&pass.factors, |f| (f.skip, f.out), x, &pass.output))
+        let part = |start: usize| {
+            let range = start..(start + AT_ONCE).min(x.samples());
+            let labels = self.model.config.label_dim;
+            let rows = self.rows.as_ref().map(|rows| &rows[labels * range.start..labels * range.end]);
+            let (sigmas, x) = (range.clone().map(|i| levels.of(i)).collect(), x.slice(range));
+            let pass = self.pass(&x, sigmas, rows, false)?;
+            Ok(combine(&pass.factors, |f| (f.skip, f.out), &x, &pass.output))
+        };
+        Tensor::concat(&(0..x.samples()).step_by(AT_ONCE).map(part).collect::<Result<Vec<_>>>()?)
     }
 
     fn prediction(&self) -> Prediction {
@@ -132,10 +142,12 @@ impl Denoiser for Bound<'_> {
 
 impl Differentiable for Bound<'_> {
     fn with_pullback<'p>(&'p self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'p>)> {
+        self.check(x, levels)?;
         if x.samples() == 0 {
             return Ok((x.clone(), Box::new(|g| Ok((g.clone(), Vec::new())))));
         }
-        let pass = self.pass(x, levels, true)?;
+        let sigmas = (0..x.samples()).map(|i| levels.of(i)).collect();
+        let pass = self.pass(x, sigmas, self.rows.as_deref(), true)?;
         let value = combine(&pass.factors, |f| (f.skip, f.out), x, &pass.output);
         let x = x.clone();
         Ok((value, Box::new(move |cotangent| self.pull_back(&x, pass, cotangent))))

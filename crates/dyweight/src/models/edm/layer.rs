@@ -52,7 +52,7 @@ pub(super) enum Saved {
     /// The parts of a joined input are kept apart: one of them is an encoder activation that is kept anyway.
     Block {
         parts: Vec<Arc<Act>>,
-        saved: block::Saved,
+        saved: Box<block::Saved>,
     },
     Head {
         x: Arc<Act>,
@@ -132,7 +132,7 @@ impl Layer {
     pub(super) fn backward(&self, state: &mut Backward, saved: Saved) {
         match (self, saved) {
             (Layer::Conv(conv), _) => state.x = state.x.take().map(|g| conv.backward(&g, g.size())),
-            (Layer::Block { block, .. }, Saved::Block { parts, saved }) => pull_block(block, state, parts, saved),
+            (Layer::Block { block, .. }, Saved::Block { parts, saved }) => pull_block(block, state, parts, *saved),
             (Layer::Push, _) => {
                 if let Some(g) = state.stack.pop() {
                     add(&mut state.x, g);
@@ -179,7 +179,7 @@ fn run_block(block: &Block, joins: bool, state: &mut Forward, record: bool) -> S
     let (y, saved) = block.forward(&input, &state.embedding, record);
     state.x = y.into();
     match (parts, saved) {
-        (Some(parts), Some(saved)) => Saved::Block { parts, saved },
+        (Some(parts), Some(saved)) => Saved::Block { parts, saved: Box::new(saved) },
         _ => Saved::Nothing,
     }
 }

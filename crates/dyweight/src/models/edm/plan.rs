@@ -366,3 +366,52 @@ fn check_divisions(step: &Step) -> Result<(), Malformed> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn plan(options: serde_json::Value) -> Plan {
+        Plan::new(&Config::from_map(options.as_object().unwrap()).unwrap()).unwrap()
+    }
+
+    fn size(plan: &Plan) -> (usize, usize) {
+        (plan.all_tensors().len(), plan.parameters())
+    }
+
+    #[test]
+    fn sizes_and_order_of_small_networks() {
+        let song = plan(json!({
+            "cls": "EDMPrecond", "model_type": "SongUNet", "img_resolution": 8, "img_channels": 3, "label_dim": 4,
+            "augment_dim": 9, "model_channels": 16, "channel_mult": [1, 2], "num_blocks": 1, "attn_resolutions": [4],
+            "embedding_type": "fourier", "channel_mult_noise": 2, "encoder_type": "residual", "decoder_type": "skip",
+            "resample_filter": [1, 3, 3, 1],
+        }));
+        assert_eq!(size(&song), (158, 192_198));
+        let layers: Vec<&str> = song.steps.iter().map(Step::name).filter(|n| !n.is_empty()).collect();
+        let expected = [
+            "enc.8x8_conv",
+            "enc.8x8_block0",
+            "enc.4x4_down",
+            "enc.4x4_aux_residual",
+            "enc.4x4_block0",
+            "dec.4x4_in0",
+            "dec.4x4_in1",
+            "dec.4x4_block0",
+            "dec.4x4_block1",
+            "dec.4x4_aux_norm",
+            "dec.8x8_up",
+            "dec.8x8_block0",
+            "dec.8x8_block1",
+            "dec.8x8_aux_up",
+            "dec.8x8_aux_norm",
+        ];
+        assert_eq!(layers, expected);
+        let adm = plan(json!({
+            "cls": "EDMPrecond", "img_resolution": 8, "img_channels": 3, "label_dim": 4, "augment_dim": 9,
+            "model_channels": 32, "channel_mult": [1, 2], "num_blocks": 1, "attn_resolutions": [4],
+        }));
+        assert_eq!(size(&adm), (150, 828_291));
+    }
+}

@@ -155,18 +155,18 @@ mod tests {
     fn slopes_are_derivatives() {
         for precond in all() {
             for sigma in [0.05, 0.7, 3.0, 40.0] {
-                let (h, slope) = (1e-3 * sigma, precond.slopes(sigma));
+                // c_noise is an f32, so the step must not be small.
+                let (h, slope) = (1e-2 * sigma, precond.slopes(sigma));
                 let (a, b) = (precond.factors(sigma - h), precond.factors(sigma + h));
                 let close = |a: f64, b: f64, slope: f64, tolerance: f64| {
                     let fd = (b - a) / (2.0 * h);
                     assert!((fd - slope).abs() < tolerance * (1.0 + slope.abs()), "{fd} {slope} at {sigma}");
                 };
-                close(a.skip, b.skip, slope.skip, 1e-4);
-                close(a.out, b.out, slope.out, 1e-4);
-                close(a.input, b.input, slope.input, 1e-4);
+                close(a.skip, b.skip, slope.skip, 1e-3);
+                close(a.out, b.out, slope.out, 1e-3);
+                close(a.input, b.input, slope.input, 1e-3);
                 if !matches!(precond.config, PrecondConfig::Iddpm { .. }) {
-                    // c_noise is an f32.
-                    close(a.noise, b.noise, slope.noise, 1e-2);
+                    close(a.noise, b.noise, slope.noise, 5e-3);
                 }
             }
         }
@@ -179,9 +179,10 @@ mod tests {
         assert_eq!(vp.sigma_range(), (0.002, 80.0));
         assert_eq!(ve.sigma_range(), (0.02, 80.0));
         assert!((iddpm.sigma_range().0 - 0.006_422_3).abs() < 1e-5, "{:?}", iddpm.sigma_range());
-        // c_noise runs from 0 at the largest level to M − 1 − … at the smallest.
+        // u_M = 0 is the last entry of the table, u₀ the first.
         assert_eq!(iddpm.factors(0.0).noise, -1.0);
         assert_eq!(iddpm.factors(1e9).noise, 999.0);
-        assert!((vp.factors(0.02).noise - 3.06161).abs() < 1e-4);
+        // PyTorch's f32 value; in f64 it would be 3.06161.
+        assert!((vp.factors(0.02).noise - 3.061281).abs() < 1e-5);
     }
 }
