@@ -24,6 +24,8 @@ enum Command {
     Sample(Box<commands::sample::SampleArgs>),
     /// Learn a solver for a model and a budget
     Train(Box<commands::train::TrainArgs>),
+    /// The paper's experiments by name
+    Study(commands::study::StudyArgs),
     /// Evaluate a model, and its gradients, at given inputs
     Probe(commands::probe::ProbeArgs),
     /// Measure time and memory of a model on this machine
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Sample(args) => commands::sample::run(&args),
         Command::Train(args) => commands::train::run(&args),
+        Command::Study(args) => commands::study::run(&args),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),

@@ -7,6 +7,7 @@
 //! is the rule of the EDM family, so that the metric scripts of the field read our folders as their own. Reading
 //! is bounded: a header that promises more than [`MAX_BYTES`] of pixels is refused before anything is allocated.
 
+use crate::checkpoint::atomic;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 use std::io::Cursor;
@@ -183,7 +184,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
     }
-    std::fs::write(path, bytes).map_err(|e| Error::io("write", path, e))
+    atomic::write(path, bytes)
 }
 
 /// A PNG of 8-bit pixels that fill `width` x `height`, both at least 1.

@@ -127,6 +127,19 @@ pub struct SolverArgs {
 }
 
 impl SolverArgs {
+    /// The options that were given, as text: what tells one setting from another.
+    pub fn given(&self) -> Vec<String> {
+        let texts = [
+            self.order.map(|v| format!("order {v}")),
+            self.predict.as_ref().map(|v| format!("predict {v}")),
+            self.lower_order_final.map(|v| format!("lower-order-final {v}")),
+            self.variant.as_ref().map(|v| format!("variant {v}")),
+            self.r.map(|v| format!("r {v}")),
+            self.threshold.map(|v| format!("threshold {v}")),
+        ];
+        texts.into_iter().flatten().collect()
+    }
+
     /// The library's description under the name `solver`.
     pub fn spec(&self, solver: &str) -> Result<SolverSpec> {
         let predict = self.predict.as_deref().map(|p| match p {

@@ -6,4 +6,5 @@ pub mod inspect;
 pub mod list;
 pub mod probe;
 pub mod sample;
+pub mod study;
 pub mod train;

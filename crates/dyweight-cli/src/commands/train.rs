@@ -7,6 +7,7 @@ use dyweight::checkpoint::SolverFile;
 use dyweight::checkpoint::solver_file::{ModelIdentity, Parts};
 use dyweight::denoiser::Model;
 use dyweight::models::features::{FashionFeatures, FeatureMap};
+use dyweight::report::{LossCurve, coefficients};
 use dyweight::spec::{Budget, LoadedModel, ScheduleSpec, TrainPlan, TrainSpec};
 use dyweight::train::{
     Event, Files, Iteration, Loss, Noise, Parameters, ScaleMode, Session, Targets, Trace, Training, remove_state,
@@ -365,6 +366,7 @@ impl<'j> Job<'j> {
         }
         let file = self.solver_file(spec, &run, baseline)?;
         file.write(&self.out)?;
+        self.draw(&files, &file, baseline)?;
         remove_state(&files)?;
         self.report(args, &run, baseline, started.elapsed().as_secs_f64());
         Ok(())
@@ -414,6 +416,21 @@ impl<'j> Job<'j> {
             file.training = facts;
         }
         Ok(file)
+    }
+
+    /// The loss curve and the coefficients beside the solver file: `solver.loss.svg`, `solver.weights.svg` and their PNGs.
+    fn draw(&self, files: &Files, file: &SolverFile, baseline: Option<f64>) -> Result<()> {
+        let text = std::fs::read_to_string(&files.log).map_err(|e| Error::io("read", &files.log, e))?;
+        let mut curve = LossCurve { baseline: baseline.map(|b| ("iPNDM".into(), b)), ..LossCurve::default() };
+        for line in text.lines() {
+            let facts: Value = serde_json::from_str(line).unwrap_or_default();
+            let iteration = facts["iteration"].as_f64().unwrap_or(0.0);
+            curve.training.extend(facts["loss"].as_f64().map(|l| (iteration, l)));
+            curve.validation.extend(facts["validation"].as_f64().map(|l| (iteration, l)));
+        }
+        let title = format!("{}: {} calls", self.model.name, self.plan.nfe);
+        curve.figure(&title).draw()?.write(&self.out.with_extension("loss"))?;
+        coefficients(&title, &file.weights, &file.time_scale).draw()?.write(&self.out.with_extension("weights"))
     }
 
     fn report(&self, args: &TrainArgs, run: &Training<'_>, baseline: Option<f64>, seconds: f64) {

@@ -93,7 +93,7 @@ impl Conv2d {
         let shape = gy.shape().with_size(input_size).with_channels(self.spec.in_channels);
         self.check_residual(residual, shape);
         let epilogue = Epilogue { bias: None, residual: residual.map(Act::data), scale };
-        let weights = self.turned.get_or_init(|| self.turn_weights());
+        let weights = self.turned_weights();
         let plan = self.spec.gradient_plan(input_size);
         correlate(gy, weights, &plan, shape, epilogue)
     }
@@ -108,6 +108,16 @@ impl Conv2d {
         assert_eq!(x.shape().c, self.spec.in_channels, "channels of a convolution's input");
         let shape = x.shape().with_size(self.output_size(x.size())).with_channels(self.spec.out_channels);
         correlate(x, &self.weights, &self.spec.forward_plan(x.size()), shape, epilogue)
+    }
+
+    /// Weights of the gradient, packed on first use.
+    fn turned_weights(&self) -> &Packed {
+        if self.turned.get().is_none() {
+            // Not inside `get_or_init`: packing is parallel, and a thread that waits for its parts may meanwhile take up
+            // another gradient of this very layer and would then wait for itself.
+            let _ = self.turned.set(self.turn_weights());
+        }
+        self.turned.get().expect("set just before, by this thread or another")
     }
 
     /// The kernel turned by 180° with channel axes exchanged.

@@ -30,6 +30,15 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     write_with(path, |out| out.write_all(bytes))
 }
 
+/// Writes `bytes` to `path`, all or nothing for every other process, but without waiting for the disk: for the thousands of small
+/// files that are checked before they are reused.
+pub fn write_unsynced(path: &Path, bytes: &[u8]) -> Result<()> {
+    refuse_special(path)?;
+    let temporary = Temporary::beside(path)?;
+    (&temporary.file).write_all(bytes).map_err(|e| Error::io("write", path, e))?;
+    fs::rename(&temporary.path, path).map_err(|e| Error::io("write", path, e))
+}
+
 /// A rename would replace a device or pipe by a plain file; that is never meant.
 fn refuse_special(path: &Path) -> Result<()> {
     match fs::metadata(path) {

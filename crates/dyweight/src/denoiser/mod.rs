@@ -7,7 +7,7 @@
 mod model;
 mod prediction;
 
-pub use model::{Condition, Model};
+pub use model::{Condition, Density, Model};
 pub use prediction::Prediction;
 
 use crate::error::{Error, Result};

@@ -13,6 +13,9 @@ pub struct Condition {
     pub guidance: Option<f64>,
 }
 
+/// A density on the entries of one sample.
+pub type Density<'m> = Box<dyn Fn(&[f64]) -> f64 + 'm>;
+
 /// A pretrained model.
 pub trait Model: Send + Sync {
     /// Binds the conditioning of a batch.
@@ -31,6 +34,11 @@ pub trait Model: Send + Sync {
 
     /// Noise levels the model was trained for.
     fn sigma_range(&self) -> (f64, f64);
+
+    /// The density of the data, up to a factor, where it is known in closed form.
+    fn density(&self) -> Option<Density<'_>> {
+        None
+    }
 
     /// True if one prediction is too little work for more than one thread, so that batches are better spread over threads.
     fn is_light(&self) -> bool {

@@ -9,7 +9,7 @@
 //!
 //! Both predictions have the form y = Σ rₖ(aₖμₖ + bₖx), which is what the pullback differentiates.
 
-use crate::denoiser::{Condition, Denoiser, Differentiable, Levels, Model, Prediction, Pullback};
+use crate::denoiser::{Condition, Denoiser, Density, Differentiable, Levels, Model, Prediction, Pullback};
 use crate::error::{Error, Result};
 use crate::tensor::{Tensor, dot, squared_distance};
 use rayon::prelude::*;
@@ -259,6 +259,14 @@ impl Model for Mixture {
 
     fn sigma_range(&self) -> (f64, f64) {
         Denoiser::sigma_range(self)
+    }
+
+    fn density(&self) -> Option<Density<'_>> {
+        let component = |x: &[f64], (mean, std, weight): (&[f64], f64, f64)| {
+            let distance = squared_distance(x, 1.0, mean) / (2.0 * std * std);
+            weight * std.powi(-(x.len() as i32)) * (-distance).exp()
+        };
+        Some(Box::new(move |x| self.components().map(|c| component(x, c)).sum()))
     }
 
     fn is_light(&self) -> bool {

@@ -12,6 +12,7 @@ mod figure;
 mod font;
 mod frame;
 mod heat;
+mod learned;
 mod lines;
 mod palette;
 mod plane;
@@ -24,6 +25,7 @@ pub use canvas::{Align, Canvas, Dash, Point, Rect, Stroke, TextStyle, text_width
 pub use figure::{Figure, Plot};
 pub use frame::{Key, Marker};
 pub use heat::{ColourMap, HeatMap};
+pub use learned::{LossCurve, coefficients};
 pub use lines::{LineChart, Series};
 pub use palette::{Colour, FAINT, GREY, INK, category, diverging, sequential};
 pub use plane::{Cloud, Field, Paths, Plane};

@@ -20,7 +20,7 @@ const TILE_BLOCK: usize = 128;
 const FEW_TILES: usize = 64;
 
 /// Those few channels.
-const CHANNEL_CHUNK: usize = 32;
+const CHANNEL_CHUNK: usize = 64;
 
 /// What one task computes.
 pub(super) struct PanelTask<'a> {

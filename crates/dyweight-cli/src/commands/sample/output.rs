@@ -1,0 +1,200 @@
+//! What is kept of a run, and where it goes: image files, tensors, pictures.
+
+use super::noise::Noise;
+use super::setup::Setup;
+use super::{SampleArgs, draw};
+use dyweight::checkpoint::{StoredTensor, TensorFile, atomic};
+use dyweight::image::{Image, contact_sheet};
+use dyweight::sample::State;
+use dyweight::spec::LoadedModel;
+use dyweight::{Error, Result, Tensor};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Samples that can be drawn as points.
+const PLANE: [usize; 3] = [2, 1, 1];
+/// States are kept in memory until they are written.
+const MOST_TRAJECTORY_NUMBERS: usize = 1 << 29;
+/// A contact sheet shows no more.
+const MOST_ON_A_SHEET: usize = 1024;
+
+/// The output of a run.
+pub struct Output<'o> {
+    noise: &'o Noise,
+    outdir: Option<PathBuf>,
+    trajectory: Option<PathBuf>,
+    shape: [usize; 3],
+    /// All states, `[states, n, …]`, while anyone wants them.
+    states: Vec<f64>,
+    /// All samples, unless they are written one by one as images.
+    samples: Vec<f64>,
+    /// The contact sheet in the making.
+    sheet: Option<Vec<Option<Image>>>,
+}
+
+/// Images have one or three channels and more than a few pixels; anything else is a list of numbers.
+fn is_image([c, h, w]: [usize; 3]) -> bool {
+    (c == 1 || c == 3) && h >= 8 && w >= 8
+}
+
+impl<'o> Output<'o> {
+    /// Refuses what could not be written before anything is computed.
+    pub fn open(args: &SampleArgs, model: &LoadedModel, noise: &'o Noise, setup: &Setup<'_>) -> Result<Self> {
+        let shape = model.model.shape();
+        let numbers = noise.len() * shape.iter().product::<usize>();
+        let keeps_states = args.trajectory.is_some() || (args.outdir.is_some() && shape == PLANE);
+        let all_states = if keeps_states { numbers.saturating_mul(setup.states()) } else { 0 };
+        if all_states > MOST_TRAJECTORY_NUMBERS {
+            let expected = format!("{all_states} numbers are more than {MOST_TRAJECTORY_NUMBERS}: use fewer seeds");
+            return Err(Error::BadValue { name: "trajectory", value: format!("{} samples", noise.len()), expected });
+        }
+        if args.grid && !is_image(shape) {
+            return Err(Error::Conflict {
+                problem: format!("samples of shape {shape:?} are not images"),
+                hint: "leave --grid out".into(),
+            });
+        }
+        let outdir = args.outdir.clone().or(args.grid.then(|| PathBuf::from("samples")));
+        if let Some(dir) = &outdir {
+            std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+            claim(dir, args, model, setup)?;
+        }
+        if let Some(path) = &args.trajectory {
+            atomic::write(path, b"")?;
+            std::fs::remove_file(path).map_err(|e| Error::io("write", path, e))?;
+        }
+        let keeps_samples = outdir.is_some() && !is_image(shape);
+        Ok(Self {
+            noise,
+            outdir,
+            trajectory: args.trajectory.clone(),
+            shape,
+            states: vec![0.0; all_states],
+            samples: vec![0.0; if keeps_samples { numbers } else { 0 }],
+            sheet: args.grid.then(|| vec![None; noise.len().min(MOST_ON_A_SHEET)]),
+        })
+    }
+
+    /// Samples still to be made: all but those whose image is already there and sound.
+    pub fn missing(&mut self) -> Vec<usize> {
+        (0..self.noise.len()).filter(|i| !self.has(*i)).collect()
+    }
+
+    fn has(&mut self, index: usize) -> bool {
+        if !self.states.is_empty() {
+            return false;
+        }
+        let Some(path) = self.image_path(index) else { return false };
+        let [c, h, w] = self.shape;
+        let found = Image::read(&path).ok().filter(|i| (i.channels(), i.height(), i.width()) == (c, h, w));
+        let there = found.is_some();
+        self.put_on_sheet(index, found);
+        there
+    }
+
+    fn put_on_sheet(&mut self, index: usize, image: Option<Image>) {
+        if let Some(place) = self.sheet.as_mut().and_then(|s| s.get_mut(index)) {
+            *place = image;
+        }
+    }
+
+    /// `NNN000/NNNNNN.png`, the field's layout.
+    fn image_path(&self, index: usize) -> Option<PathBuf> {
+        let seed = self.noise.name(index);
+        let dir = self.outdir.as_ref().filter(|_| is_image(self.shape))?;
+        Some(dir.join(format!("{:06}", seed - seed % 1000)).join(format!("{seed:06}.png")))
+    }
+
+    /// Sees a state of the samples `indices`.
+    pub fn see(&mut self, indices: &[usize], state: &State<'_>) {
+        if self.states.is_empty() {
+            return;
+        }
+        let len: usize = self.shape.iter().product();
+        for (row, index) in indices.iter().enumerate() {
+            let at = (state.index * self.noise.len() + index) * len;
+            self.states[at..at + len].copy_from_slice(state.x.tensor().sample(row));
+        }
+    }
+
+    /// Takes finished samples; images are written at once.
+    pub fn take(&mut self, indices: &[usize], samples: &Tensor) -> Result<()> {
+        let len = samples.sample_len();
+        for (row, index) in indices.iter().enumerate() {
+            if let Some(path) = self.image_path(*index) {
+                let image = Image::from_sample(samples.sample(row), self.shape)?;
+                if let Some(dir) = path.parent() {
+                    std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+                }
+                atomic::write_unsynced(&path, &image.to_png())?;
+                self.put_on_sheet(*index, Some(image));
+            } else if !self.samples.is_empty() {
+                self.samples[index * len..(index + 1) * len].copy_from_slice(samples.sample(row));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what was asked for; returns the files worth naming.
+    pub fn finish(self, model: &LoadedModel, setup: &Setup<'_>) -> Result<Vec<PathBuf>> {
+        let mut files = Vec::new();
+        let [c, h, w] = self.shape;
+        let facts = [("nfe", setup.nfe.to_string()), ("solver", setup.solver.label()), ("model", model.name.clone())];
+        let metadata = facts.map(|(k, v)| (k.to_string(), v));
+        if let Some(path) = &self.trajectory {
+            let mut file = TensorFile { metadata: metadata.clone().into(), ..TensorFile::default() };
+            insert(&mut file, path, "trajectory", &[setup.states(), self.noise.len(), c, h, w], &self.states)?;
+            insert(&mut file, path, "sigmas", &[setup.grid.sigmas().len()], setup.grid.sigmas())?;
+            file.write(path)?;
+            files.push(path.clone());
+        }
+        let Some(dir) = &self.outdir else { return Ok(files) };
+        if !self.samples.is_empty() {
+            let path = dir.join("samples.safetensors");
+            let mut file = TensorFile { metadata: metadata.into(), ..TensorFile::default() };
+            insert(&mut file, &path, "samples", &[self.noise.len(), c, h, w], &self.samples)?;
+            file.write(&path)?;
+            files.push(path);
+        }
+        if self.shape == PLANE {
+            files.extend(draw::plane(dir, model, setup, &self.states, self.noise.len())?);
+        }
+        if let Some(sheet) = self.sheet {
+            let images: Vec<Image> = sheet.into_iter().flatten().collect();
+            let columns = (images.len() as f64).sqrt().ceil() as usize;
+            let path = dir.join("grid.png");
+            atomic::write(&path, &contact_sheet(&images, columns, 2)?.to_png())?;
+            files.push(path);
+        }
+        if is_image(self.shape) {
+            files.push(dir.clone());
+        }
+        Ok(files)
+    }
+}
+
+/// A directory holds the samples of one setting: other settings are refused, the same ones are continued.
+fn claim(dir: &Path, args: &SampleArgs, model: &LoadedModel, setup: &Setup<'_>) -> Result<()> {
+    let path = dir.join("run.json");
+    let facts = json!({
+        "model": model.name, "sha256": model.sha256, "solver": setup.solver.label(), "options": args.solver.given(),
+        "weights": args.weights, "sigmas": setup.grid.sigmas(), "afs": setup.afs, "denoise_to_zero": setup.denoise_to_zero,
+        "class": args.class, "guidance": args.guidance, "rng": args.rng, "latents": args.latents, "conv": args.model.conv,
+    });
+    let text = format!("{facts:#}\n");
+    match std::fs::read_to_string(&path) {
+        Ok(found) if found == text => Ok(()),
+        Ok(_) if args.overwrite => atomic::write(&path, text.as_bytes()),
+        Ok(_) => Err(Error::Conflict {
+            problem: format!("{} holds samples made with other settings (see run.json there)", dir.display()),
+            hint: "choose another --outdir, or --overwrite".into(),
+        }),
+        Err(_) => atomic::write(&path, text.as_bytes()),
+    }
+}
+
+fn insert(file: &mut TensorFile, path: &Path, name: &str, shape: &[usize], values: &[f64]) -> Result<()> {
+    let tensor = StoredTensor::from_f64(shape, values).map_err(|p| Error::malformed(path, p))?;
+    file.tensors.insert(name.into(), tensor);
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Everything decided before the first network call: solver, grid, extras, and whether they fit the model.
+
+use super::SampleArgs;
+use crate::ui;
+use dyweight::checkpoint::SolverFile;
+use dyweight::denoiser::Prediction;
+use dyweight::sample::Plan;
+use dyweight::schedule::Grid;
+use dyweight::solver::Solver;
+use dyweight::spec::budget::Setting;
+use dyweight::spec::{Budget, Learned, LoadedModel};
+use dyweight::{Error, Result};
+
+/// The solver the arguments name.
+pub fn solver(args: &SampleArgs, learned: Option<&Learned>, prediction: Prediction) -> Result<Box<dyn Solver>> {
+    let name = args.solver.solver.as_deref().unwrap_or(if learned.is_some() { "dyweight" } else { "ipndm" });
+    let spec = args.solver.spec(name)?;
+    match learned {
+        Some(learned) if name == "dyweight" => {
+            if let Some(order) = args.solver.order {
+                let expected = "the window is a property of the weights".into();
+                return Err(Error::BadValue { name: "order", value: order.to_string(), expected });
+            }
+            Ok(Box::new(learned.solver()?))
+        }
+        Some(_) => Err(Error::Conflict {
+            problem: format!("weights belong to the solver dyweight, not to {name}"),
+            hint: "leave --weights out, or use --solver dyweight".into(),
+        }),
+        None => spec.build(prediction),
+    }
+}
+
+/// The decisions.
+pub struct Setup<'s> {
+    pub solver: &'s dyn Solver,
+    pub grid: Grid,
+    pub afs: bool,
+    pub denoise_to_zero: bool,
+    /// Network calls one sample will cost.
+    pub nfe: usize,
+}
+
+impl<'s> Setup<'s> {
+    /// Decides, and refuses what does not go together.
+    pub fn new(
+        args: &SampleArgs,
+        model: &LoadedModel,
+        solver: &'s dyn Solver,
+        learned: Option<&Learned>,
+    ) -> Result<Self> {
+        let file = learned.and_then(|l| l.file.as_ref());
+        let afs = args.afs || file.is_some_and(|f| f.afs);
+        let prediction = model.model.prediction();
+        let (schedule, range) = match file {
+            // What the command line does not say is as it was learned.
+            Some(file) if args.schedule.is_default() => (file.schedule.clone(), (file.sigma_min, file.sigma_max)),
+            _ => {
+                let spec = args.schedule.spec();
+                let schedule = spec.build(prediction)?;
+                let range = spec.range(&schedule, model.model.sigma_range());
+                (schedule, range)
+            }
+        };
+        let budget = match (args.budget.budget(), learned) {
+            // Weights decide the number of steps; a budget in calls is then checked, not searched.
+            (None | Some(Budget::Nfe(_)), Some(learned)) => Budget::Steps(learned.steps()),
+            (Some(budget), _) => budget,
+            (None, None) => Budget::Steps(schedule.fixed_steps().ok_or_else(no_budget)?),
+        };
+        let denoise_to_zero = args.denoise_to_zero;
+        let calls = if args.guidance.is_some() { 2 } else { 1 };
+        let setting = Setting { solver, schedule: &schedule, range, afs, denoise_to_zero, prediction, calls };
+        let grid = setting.grid(budget)?;
+        let nfe = setting.count(&grid)?;
+        if let Some(wanted) = args.budget.nfe.filter(|n| *n != nfe) {
+            return Err(Error::NoSuchBudget { solver: solver.label(), nfe: wanted, near: vec![nfe] });
+        }
+        let setup = Self { solver, grid, afs, denoise_to_zero, nfe };
+        match file {
+            Some(file) => setup.check_fit(args, file, model)?,
+            None => {}
+        }
+        Ok(setup)
+    }
+
+    /// What sampling runs.
+    pub fn plan(&self) -> Plan<'_> {
+        Plan::new(self.solver, &self.grid).afs(self.afs).denoise_to_zero(self.denoise_to_zero)
+    }
+
+    /// States of a run, the start included.
+    pub fn states(&self) -> usize {
+        self.grid.steps() + 1 + usize::from(self.denoise_to_zero)
+    }
+
+    /// Warns of, or with --strict refuses, coefficients used on something they were not learned for.
+    fn check_fit(&self, args: &SampleArgs, file: &SolverFile, model: &LoadedModel) -> Result<()> {
+        let mut found = file.warnings();
+        let learned_for = &file.model;
+        match &learned_for.sha256 {
+            Some(sha) if *sha != model.sha256 => {
+                found.push(format!(
+                    "the solver was learned on weights of '{}' that '{}' does not have",
+                    learned_for.name, model.name
+                ));
+            }
+            None if learned_for.name != model.name => {
+                found.push(format!("the solver was learned for '{}', not for '{}'", learned_for.name, model.name));
+            }
+            _ => {}
+        }
+        if file.prediction != model.model.prediction() {
+            found.push("the solver was learned for another kind of prediction".into());
+        }
+        if file.guidance != args.guidance {
+            let say = |g: Option<f64>| g.map_or("none".into(), |g| g.to_string());
+            found.push(format!(
+                "the solver was learned under guidance {}, not {}",
+                say(file.guidance),
+                say(args.guidance)
+            ));
+        }
+        if file.afs != self.afs || file.grid().is_ok_and(|learned| learned != self.grid) {
+            found.push("the grid or first step is not the one the solver was learned on".into());
+        }
+        if let (true, Some(first)) = (args.strict, found.first()) {
+            return Err(Error::Conflict {
+                problem: format!("--strict: {first}"),
+                hint: "leave --strict out to sample all the same".into(),
+            });
+        }
+        found.iter().for_each(|w| ui::warn(w));
+        Ok(())
+    }
+}
+
+fn no_budget() -> Error {
+    Error::Conflict {
+        problem: "how many steps?".into(),
+        hint: "give --nfe (network calls) or --steps (intervals of the grid)".into(),
+    }
+}

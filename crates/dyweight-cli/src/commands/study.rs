@@ -1,0 +1,141 @@
+//! `dyweight study`.
+
+use crate::args::unknown;
+use crate::ui;
+use clap::{Args, Subcommand};
+use dyweight::Result;
+use dyweight::study::numeric::{Coupling, Loss, Options, Startup, run as run_numeric};
+use serde_json::json;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// Which experiment.
+#[derive(Args)]
+pub struct StudyArgs {
+    #[command(subcommand)]
+    study: Study,
+}
+
+#[derive(Subcommand)]
+enum Study {
+    /// The controlled numerical study: learned Adams-Bashforth weights on problems with known solutions
+    Numeric(NumericArgs),
+}
+
+#[derive(Args)]
+struct NumericArgs {
+    /// Directory for records, tables and figures; a run that was interrupted there is continued
+    #[arg(long, value_name = "DIR", default_value = "numeric-study")]
+    out: PathBuf,
+    /// A small grid
+    #[arg(long)]
+    quick: bool,
+    /// Polynomial degrees [5,10,…,40]
+    #[arg(long, value_name = "K,K,…", value_delimiter = ',', num_args = 1)]
+    degrees: Option<Vec<usize>>,
+    /// Numbers of steps [6,8,…,20]
+    #[arg(long, value_name = "S,S,…", value_delimiter = ',', num_args = 1)]
+    steps: Option<Vec<usize>>,
+    /// Adams-Bashforth orders [1,2,3,4]
+    #[arg(long, value_name = "O,O,…", value_delimiter = ',', num_args = 1)]
+    orders: Option<Vec<usize>>,
+    /// Problems per cell [50]
+    #[arg(long)]
+    problems: Option<usize>,
+    /// Dimensions of a problem [50]
+    #[arg(long)]
+    dims: Option<usize>,
+    /// Iterations of the fit [2000]
+    #[arg(long)]
+    iters: Option<usize>,
+    /// Learning rate [0.001]
+    #[arg(long)]
+    lr: Option<f64>,
+    /// How 0.1/√D of the coupling is read: std or variance [std]
+    #[arg(long, value_name = "std|variance")]
+    coupling: Option<String>,
+    /// Loss of the fit: mse or l2 [mse]
+    #[arg(long, value_name = "mse|l2")]
+    loss: Option<String>,
+    /// Exact states a run starts from: as many as the order, or four [order]
+    #[arg(long, value_name = "order|four")]
+    startup: Option<String>,
+    /// Seed of the problems [0]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Threads [all cores]; changes nothing but speed
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl NumericArgs {
+    fn options(&self) -> Result<Options> {
+        let mut options = if self.quick { Options::quick() } else { Options::default() };
+        let replace = |list: &mut Vec<usize>, given: &Option<Vec<usize>>| {
+            if let Some(given) = given {
+                list.clone_from(given);
+            }
+        };
+        replace(&mut options.degrees, &self.degrees);
+        replace(&mut options.steps, &self.steps);
+        replace(&mut options.orders, &self.orders);
+        let settings = &mut options.settings;
+        settings.problems = self.problems.unwrap_or(settings.problems);
+        settings.dims = self.dims.unwrap_or(settings.dims);
+        settings.iterations = self.iters.unwrap_or(settings.iterations);
+        settings.lr = self.lr.unwrap_or(settings.lr);
+        settings.seed = self.seed.unwrap_or(settings.seed);
+        settings.coupling = match self.coupling.as_deref() {
+            None => settings.coupling,
+            Some("std") => Coupling::Std,
+            Some("variance") => Coupling::Variance,
+            Some(other) => return Err(unknown("coupling", other, &["std", "variance"])),
+        };
+        settings.loss = match self.loss.as_deref() {
+            None => settings.loss,
+            Some("mse") => Loss::Mse,
+            Some("l2") => Loss::L2,
+            Some(other) => return Err(unknown("loss", other, &["mse", "l2"])),
+        };
+        settings.startup = match self.startup.as_deref() {
+            None => settings.startup,
+            Some("order") => Startup::Order,
+            Some("four") => Startup::Four,
+            Some(other) => return Err(unknown("startup", other, &["order", "four"])),
+        };
+        Ok(options)
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &StudyArgs) -> Result<()> {
+    let Study::Numeric(args) = &args.study;
+    ui::set_threads(args.threads)?;
+    let options = args.options()?;
+    let mut progress = ui::Progress::new("numerical study", options.cells());
+    let mut shown = 0;
+    let summary = run_numeric(&options, &args.out, &mut |made| {
+        let cell = made.latest.cell;
+        progress.add(made.done - shown, &format!("· K {} S {} order {}", cell.degree, cell.steps, cell.order));
+        shown = made.done;
+        if ui::stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    progress.finish();
+    if summary.resumed > 0 {
+        eprintln!("{} of {} cells were on record already", summary.resumed, summary.records.len());
+    }
+    if args.json {
+        ui::print_json(
+            &json!({ "cells": summary.records.len(), "observations": summary.observations, "files": summary.files }),
+        );
+        return Ok(());
+    }
+    for observation in &summary.observations {
+        eprintln!("{} — {}", observation.claim, observation.verdict());
+    }
+    summary.files.iter().for_each(|f| ui::print(&f.display().to_string()));
+    Ok(())
+}
