@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Everything `train` can be told. Every flag has a key of the same name in the file given with `--config`.
 #[derive(Args, Clone, Default, Serialize, Deserialize)]
@@ -165,6 +165,10 @@ pub struct TrainArgs {
     #[arg(long, conflicts_with = "resume")]
     #[serde(skip)]
     overwrite: bool,
+    /// Seconds between snapshots [2]
+    #[arg(long, hide = true)]
+    #[serde(skip)]
+    snapshot_seconds: Option<f64>,
     /// Print the result as JSON
     #[arg(long)]
     #[serde(skip)]
@@ -189,7 +193,7 @@ impl TrainArgs {
         merged.extend(keys(self));
         let mut args: Self = serde_json::from_value(Value::Object(merged)).map_err(|e| bad(&e))?;
         (args.trace, args.threads, args.resume) = (self.trace.clone(), self.threads, self.resume);
-        (args.overwrite, args.json) = (self.overwrite, self.json);
+        (args.overwrite, args.json, args.snapshot_seconds) = (self.overwrite, self.json, self.snapshot_seconds);
         Ok(args)
     }
 
@@ -340,7 +344,10 @@ impl<'j> Job<'j> {
         let baseline = self.baseline(&run)?;
         let files = Files::beside(&self.out);
         let mut trace = args.trace.as_ref().map(|_| Trace::start(&run));
-        let (session, resumed) = Session::open(&mut run, files.clone(), &self.identity, args.resume)?;
+        let (mut session, resumed) = Session::open(&mut run, files.clone(), &self.identity, args.resume)?;
+        if let Some(between) = snapshot_interval(args.snapshot_seconds)? {
+            session = session.snapshots_every(between);
+        }
         if resumed {
             eprintln!("resuming {}", files.state.display());
         }
@@ -441,6 +448,15 @@ impl<'j> Job<'j> {
         eprintln!();
         ui::print(&self.out.display().to_string());
     }
+}
+
+fn snapshot_interval(seconds: Option<f64>) -> Result<Option<Duration>> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    Duration::try_from_secs_f64(seconds).map(Some).map_err(|e| Error::BadValue {
+        name: "snapshot-seconds",
+        value: seconds.to_string(),
+        expected: e.to_string(),
+    })
 }
 
 /// The embedded feature network serves images of its shape.
