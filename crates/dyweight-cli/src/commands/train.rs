@@ -1,6 +1,6 @@
 //! `dyweight train`.
 
-use crate::args::{ModelArgs, ScheduleArgs};
+use crate::args::{ModelArgs, ScheduleArgs, unknown};
 use crate::ui;
 use clap::Args;
 use dyweight::checkpoint::SolverFile;
@@ -189,12 +189,52 @@ impl TrainArgs {
             Error::malformed(path, problem)
         };
         let from_file: Self = toml::from_str(&text).map_err(|e| bad(&e.message()))?;
+        from_file.check_numbers()?;
         let mut merged = keys(&from_file);
         merged.extend(keys(self));
         let mut args: Self = serde_json::from_value(Value::Object(merged)).map_err(|e| bad(&e))?;
         (args.trace, args.threads, args.resume) = (self.trace.clone(), self.threads, self.resume);
         (args.overwrite, args.json, args.snapshot_seconds) = (self.overwrite, self.json, self.snapshot_seconds);
         Ok(args)
+    }
+
+    /// JSON has no NaN or infinity and would lose them on the way to the specs: they are refused before.
+    fn check_numbers(&self) -> Result<()> {
+        let (own, grid) = (self, &self.schedule);
+        let all = [
+            ("lr", own.lr),
+            ("warm-up", own.warm_up),
+            ("weight-decay", own.weight_decay),
+            ("clip", own.clip),
+            ("huber-delta", own.huber_delta),
+            ("guidance", own.guidance),
+            ("rho", grid.rho),
+            ("sigma-min", grid.sigma_min),
+            ("sigma-max", grid.sigma_max),
+            ("shift", grid.shift),
+        ];
+        match all.into_iter().find_map(|(name, v)| Some((name, v.filter(|v| !v.is_finite())?))) {
+            Some((name, value)) => {
+                let expected = "must be a finite number".into();
+                Err(Error::BadValue { name, value: value.to_string(), expected })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Names that become enumerations, checked here because a decoder's message names no flag.
+    fn check_names(&self) -> Result<()> {
+        let all: [(&'static str, &Option<String>, &[&str]); 3] = [
+            ("optimiser", &self.optimiser, &["adam", "adamw"]),
+            ("scale", &self.scale, &["free", "bounded"]),
+            ("memory", &self.memory, &["keep", "recompute"]),
+        ];
+        for (kind, given, known) in all {
+            if let Some(name) = given.as_deref().filter(|name| !known.contains(name)) {
+                return Err(unknown(kind, name, known));
+            }
+        }
+        Ok(())
     }
 
     /// The training's own options.
@@ -230,7 +270,9 @@ fn keys(args: &impl Serialize) -> serde_json::Map<String, Value> {
 
 /// Runs the command.
 pub fn run(args: &TrainArgs) -> Result<()> {
+    args.check_numbers()?;
     let args = args.over_config()?;
+    args.check_names()?;
     ui::set_threads(args.threads)?;
     let needed = |what: &str| Error::Conflict { problem: format!("{what} is missing"), hint: format!("give --{what}") };
     let name = args.model.clone().ok_or_else(|| needed("model"))?;
