@@ -332,6 +332,10 @@ impl<'j> Job<'j> {
         resolved.out = Some(out.clone());
         resolved.lr = Some(plan.recipe.rate.base);
         resolved.afs = Some(plan.student.afs);
+        if Files::beside(&out).state == out {
+            let expected = "the ending .state is kept for the state of the run".into();
+            return Err(Error::BadValue { name: "out", value: out.display().to_string(), expected });
+        }
         // serde_json keeps the order of keys, so the text is the same for the same options.
         let identity = json!({ "options": keys(&resolved), "model": model.sha256 }).to_string();
         if !args.resume && !args.overwrite && Files::beside(&out).state.exists() {
