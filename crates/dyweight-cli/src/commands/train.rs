@@ -3,8 +3,8 @@
 use crate::args::{ModelArgs, ScheduleArgs, unknown};
 use crate::ui;
 use clap::Args;
-use dyweight::checkpoint::SolverFile;
 use dyweight::checkpoint::solver_file::{ModelIdentity, Parts};
+use dyweight::checkpoint::{SolverFile, TensorFile};
 use dyweight::denoiser::Model;
 use dyweight::models::features::{FashionFeatures, FeatureMap};
 use dyweight::spec::{Budget, LoadedModel, ScheduleSpec, TrainPlan, TrainSpec};
@@ -158,7 +158,7 @@ pub struct TrainArgs {
     #[serde(skip)]
     threads: Option<usize>,
     /// Continue an interrupted run
-    #[arg(long)]
+    #[arg(long, conflicts_with = "trace")]
     #[serde(skip)]
     resume: bool,
     /// Start anew over an interrupted run
@@ -308,6 +308,7 @@ struct Job<'j> {
     plan: TrainPlan,
     out: PathBuf,
     identity: String,
+    resolved: TrainArgs,
 }
 
 impl<'j> Job<'j> {
@@ -344,14 +345,12 @@ impl<'j> Job<'j> {
                 hint: "--resume continues it, --overwrite starts anew".into(),
             });
         }
-        let job = Self { model, plan, out, identity };
-        job.write_config(&resolved)?;
-        Ok(job)
+        Ok(Self { model, plan, out, identity, resolved })
     }
 
     /// The options this run was resolved to: `dyweight train --config FILE` repeats it.
-    fn write_config(&self, resolved: &TrainArgs) -> Result<()> {
-        let mut table = toml::Table::try_from(resolved).unwrap_or_default();
+    fn write_config(&self) -> Result<()> {
+        let mut table = toml::Table::try_from(&self.resolved).unwrap_or_default();
         table.retain(|_, v| !v.is_str() || v.as_str() != Some(""));
         let path = self.out.with_extension("config.toml");
         let text = format!("# dyweight train --config {}\n{table}", path.display());
@@ -384,6 +383,11 @@ impl<'j> Job<'j> {
     {
         let model: &dyn Model = &*self.model.model;
         let plan = &self.plan;
+        // Outputs are tried before the long work, and after everything that can still be refused.
+        self.write_config()?;
+        if let Some(path) = &args.trace {
+            TensorFile::default().write(path)?;
+        }
         let started = Instant::now();
         let mut run =
             Training::new(model, plan.student.clone(), plan.parameters.clone(), targets, plan.recipe.clone())?;
