@@ -1,10 +1,10 @@
 //! `dyweight train`.
 
-use crate::args::{ModelArgs, ScheduleArgs};
+use crate::args::{ModelArgs, ScheduleArgs, unknown};
 use crate::ui;
 use clap::Args;
-use dyweight::checkpoint::SolverFile;
 use dyweight::checkpoint::solver_file::{ModelIdentity, Parts};
+use dyweight::checkpoint::{SolverFile, TensorFile};
 use dyweight::denoiser::Model;
 use dyweight::models::features::{FashionFeatures, FeatureMap};
 use dyweight::report::{LossCurve, coefficients};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Everything `train` can be told. Every flag has a key of the same name in the file given with `--config`.
 #[derive(Args, Clone, Default, Serialize, Deserialize)]
@@ -159,13 +159,17 @@ pub struct TrainArgs {
     #[serde(skip)]
     threads: Option<usize>,
     /// Continue an interrupted run
-    #[arg(long)]
+    #[arg(long, conflicts_with = "trace")]
     #[serde(skip)]
     resume: bool,
     /// Start anew over an interrupted run
     #[arg(long, conflicts_with = "resume")]
     #[serde(skip)]
     overwrite: bool,
+    /// Seconds between snapshots [2]
+    #[arg(long, hide = true)]
+    #[serde(skip)]
+    snapshot_seconds: Option<f64>,
     /// Print the result as JSON
     #[arg(long)]
     #[serde(skip)]
@@ -186,12 +190,52 @@ impl TrainArgs {
             Error::malformed(path, problem)
         };
         let from_file: Self = toml::from_str(&text).map_err(|e| bad(&e.message()))?;
+        from_file.check_numbers()?;
         let mut merged = keys(&from_file);
         merged.extend(keys(self));
         let mut args: Self = serde_json::from_value(Value::Object(merged)).map_err(|e| bad(&e))?;
         (args.trace, args.threads, args.resume) = (self.trace.clone(), self.threads, self.resume);
-        (args.overwrite, args.json) = (self.overwrite, self.json);
+        (args.overwrite, args.json, args.snapshot_seconds) = (self.overwrite, self.json, self.snapshot_seconds);
         Ok(args)
+    }
+
+    /// JSON has no NaN or infinity and would lose them on the way to the specs: they are refused before.
+    fn check_numbers(&self) -> Result<()> {
+        let (own, grid) = (self, &self.schedule);
+        let all = [
+            ("lr", own.lr),
+            ("warm-up", own.warm_up),
+            ("weight-decay", own.weight_decay),
+            ("clip", own.clip),
+            ("huber-delta", own.huber_delta),
+            ("guidance", own.guidance),
+            ("rho", grid.rho),
+            ("sigma-min", grid.sigma_min),
+            ("sigma-max", grid.sigma_max),
+            ("shift", grid.shift),
+        ];
+        match all.into_iter().find_map(|(name, v)| Some((name, v.filter(|v| !v.is_finite())?))) {
+            Some((name, value)) => {
+                let expected = "must be a finite number".into();
+                Err(Error::BadValue { name, value: value.to_string(), expected })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Names that become enumerations, checked here because a decoder's message names no flag.
+    fn check_names(&self) -> Result<()> {
+        let all: [(&'static str, &Option<String>, &[&str]); 3] = [
+            ("optimiser", &self.optimiser, &["adam", "adamw"]),
+            ("scale", &self.scale, &["free", "bounded"]),
+            ("memory", &self.memory, &["keep", "recompute"]),
+        ];
+        for (kind, given, known) in all {
+            if let Some(name) = given.as_deref().filter(|name| !known.contains(name)) {
+                return Err(unknown(kind, name, known));
+            }
+        }
+        Ok(())
     }
 
     /// The training's own options.
@@ -227,7 +271,9 @@ fn keys(args: &impl Serialize) -> serde_json::Map<String, Value> {
 
 /// Runs the command.
 pub fn run(args: &TrainArgs) -> Result<()> {
+    args.check_numbers()?;
     let args = args.over_config()?;
+    args.check_names()?;
     ui::set_threads(args.threads)?;
     let needed = |what: &str| Error::Conflict { problem: format!("{what} is missing"), hint: format!("give --{what}") };
     let name = args.model.clone().ok_or_else(|| needed("model"))?;
@@ -263,6 +309,7 @@ struct Job<'j> {
     plan: TrainPlan,
     out: PathBuf,
     identity: String,
+    resolved: TrainArgs,
 }
 
 impl<'j> Job<'j> {
@@ -287,6 +334,10 @@ impl<'j> Job<'j> {
         resolved.out = Some(out.clone());
         resolved.lr = Some(plan.recipe.rate.base);
         resolved.afs = Some(plan.student.afs);
+        if Files::beside(&out).state == out {
+            let expected = "the ending .state is kept for the state of the run".into();
+            return Err(Error::BadValue { name: "out", value: out.display().to_string(), expected });
+        }
         // serde_json keeps the order of keys, so the text is the same for the same options.
         let identity = json!({ "options": keys(&resolved), "model": model.sha256 }).to_string();
         if !args.resume && !args.overwrite && Files::beside(&out).state.exists() {
@@ -295,14 +346,12 @@ impl<'j> Job<'j> {
                 hint: "--resume continues it, --overwrite starts anew".into(),
             });
         }
-        let job = Self { model, plan, out, identity };
-        job.write_config(&resolved)?;
-        Ok(job)
+        Ok(Self { model, plan, out, identity, resolved })
     }
 
     /// The options this run was resolved to: `dyweight train --config FILE` repeats it.
-    fn write_config(&self, resolved: &TrainArgs) -> Result<()> {
-        let mut table = toml::Table::try_from(resolved).unwrap_or_default();
+    fn write_config(&self) -> Result<()> {
+        let mut table = toml::Table::try_from(&self.resolved).unwrap_or_default();
         table.retain(|_, v| !v.is_str() || v.as_str() != Some(""));
         let path = self.out.with_extension("config.toml");
         let text = format!("# dyweight train --config {}\n{table}", path.display());
@@ -335,13 +384,21 @@ impl<'j> Job<'j> {
     {
         let model: &dyn Model = &*self.model.model;
         let plan = &self.plan;
+        // Outputs are tried before the long work, and after everything that can still be refused.
+        self.write_config()?;
+        if let Some(path) = &args.trace {
+            TensorFile::default().write(path)?;
+        }
         let started = Instant::now();
         let mut run =
             Training::new(model, plan.student.clone(), plan.parameters.clone(), targets, plan.recipe.clone())?;
         let baseline = self.baseline(&run)?;
         let files = Files::beside(&self.out);
         let mut trace = args.trace.as_ref().map(|_| Trace::start(&run));
-        let (session, resumed) = Session::open(&mut run, files.clone(), &self.identity, args.resume)?;
+        let (mut session, resumed) = Session::open(&mut run, files.clone(), &self.identity, args.resume)?;
+        if let Some(between) = snapshot_interval(args.snapshot_seconds)? {
+            session = session.snapshots_every(between);
+        }
         if resumed {
             eprintln!("resuming {}", files.state.display());
         }
@@ -458,6 +515,15 @@ impl<'j> Job<'j> {
         eprintln!();
         ui::print(&self.out.display().to_string());
     }
+}
+
+fn snapshot_interval(seconds: Option<f64>) -> Result<Option<Duration>> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    Duration::try_from_secs_f64(seconds).map(Some).map_err(|e| Error::BadValue {
+        name: "snapshot-seconds",
+        value: seconds.to_string(),
+        expected: e.to_string(),
+    })
 }
 
 /// The embedded feature network serves images of its shape.

@@ -72,6 +72,8 @@ impl ModelSpec {
 
     /// Loads it by its kind, with the fingerprint of its weights.
     pub fn open(&self) -> Result<(AnyModel, String)> {
+        // A wrong name is wrong even where nothing is convolved.
+        self.conv()?;
         match self.model.as_str() {
             "mixture" => return self.of_mixture(Mixture::spiral()),
             "mixture-flow" => return self.of_mixture(Mixture::spiral().as_flow()),

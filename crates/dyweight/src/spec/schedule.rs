@@ -2,7 +2,7 @@
 
 use crate::denoiser::Prediction;
 use crate::error::{Error, Result};
-use crate::schedule::{BetaTable, Schedule, Shift};
+use crate::schedule::{BetaTable, Grid, Schedule, Shift};
 
 /// What a user says about the schedule; what is left out follows from the rule and the model.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -43,7 +43,10 @@ impl ScheduleSpec {
                 Schedule::Discrete { table, rho: self.rho.unwrap_or(1.0) }
             }
             "flow" => Schedule::Flow { shift: self.flow_shift()? },
-            "explicit" => Schedule::Explicit { sigmas: self.sigmas.clone().unwrap_or_default() },
+            "explicit" => {
+                let grid = Grid::new(self.sigmas.clone().unwrap_or_default())?;
+                Schedule::Explicit { sigmas: grid.sigmas().to_vec() }
+            }
             _ => {
                 let known = Schedule::NAMES.map(String::from).to_vec();
                 return Err(Error::UnknownName { kind: "schedule", name: name.into(), known });

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Snapshots are this far apart; when exactly they are taken changes nothing.
+/// Snapshots are this far apart unless told otherwise; when exactly they are taken changes nothing.
 const BETWEEN_SNAPSHOTS: Duration = Duration::from_secs(2);
 
 /// Where a run keeps its files.
@@ -40,6 +40,7 @@ pub struct Session<'s, 't> {
     identity: String,
     log: File,
     saved: Instant,
+    between: Duration,
 }
 
 impl<'s, 't> Session<'s, 't> {
@@ -51,9 +52,16 @@ impl<'s, 't> Session<'s, 't> {
             Snapshot::read(&files.state, identity, parameters)?.restore(run);
         }
         let log = open_log(&files.log, if resumed { run.iteration } else { 0 })?;
-        let session = Self { run, files, identity: identity.into(), log, saved: Instant::now() };
+        let (identity, saved, between) = (identity.into(), Instant::now(), BETWEEN_SNAPSHOTS);
+        let session = Self { run, files, identity, log, saved, between };
         session.save()?;
         Ok((session, resumed))
+    }
+
+    /// Takes snapshots this far apart.
+    pub fn snapshots_every(mut self, between: Duration) -> Self {
+        self.between = between;
+        self
     }
 
     /// Runs to the end, showing every iteration; `Break` stops at that iteration with the state saved.
@@ -62,7 +70,7 @@ impl<'s, 't> Session<'s, 't> {
             let iteration = self.run.advance()?;
             let failed = |e| Error::io("write", &self.files.log, e);
             writeln!(self.log, "{}", line(&iteration)).map_err(failed)?;
-            if self.saved.elapsed() > BETWEEN_SNAPSHOTS {
+            if self.saved.elapsed() > self.between {
                 self.save()?;
                 self.saved = Instant::now();
             }

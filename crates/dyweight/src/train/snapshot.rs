@@ -5,6 +5,7 @@ use super::optimiser::Adam;
 use super::training::Training;
 use crate::checkpoint::{StoredTensor, TensorFile};
 use crate::error::{Error, Malformed, Result};
+use sha2::{Digest, Sha256};
 use std::path::Path;
 
 /// The state between two iterations, with the identity of the run it belongs to.
@@ -22,7 +23,7 @@ pub struct Snapshot {
     pub guard: Option<Guard>,
 }
 
-const FORMAT: &str = "dyweight-training-state 1";
+const FORMAT: &str = "dyweight-training-state 2";
 
 impl Snapshot {
     /// The state of a run.
@@ -64,6 +65,8 @@ impl Snapshot {
             let counts = [g.flat, g.adrift, g.rollbacks].map(|n| n as f64);
             put("guard", &[&[g.best_loss, g.initial_loss, g.rate_scale], &counts[..]].concat())?;
         }
+        let sha256 = fingerprint(&file);
+        file.metadata.insert("sha256".into(), sha256);
         file.write(path)
     }
 
@@ -74,6 +77,9 @@ impl Snapshot {
         let file = TensorFile::read(path)?;
         if file.metadata.get("format").map(String::as_str) != Some(FORMAT) {
             return Err(inconsistent("this is not a training state"));
+        }
+        if file.metadata.get("sha256") != Some(&fingerprint(&file)) {
+            return Err(inconsistent("the state is damaged: its numbers are not those that were written"));
         }
         if file.metadata.get("identity").map(String::as_str) != Some(identity) {
             return Err(inconsistent("the state belongs to a run with another configuration"));
@@ -119,4 +125,11 @@ impl Snapshot {
             guard,
         })
     }
+}
+
+/// The hash of all numbers: every bit pattern is a number, so nothing else would tell a damaged one.
+fn fingerprint(file: &TensorFile) -> String {
+    let mut hash = Sha256::new();
+    file.tensors.values().for_each(|t| hash.update(t.bytes()));
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }

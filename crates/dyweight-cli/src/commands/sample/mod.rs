@@ -83,6 +83,10 @@ pub struct SampleArgs {
 /// Runs the command.
 pub fn run(args: &SampleArgs) -> Result<()> {
     ui::set_threads(args.threads)?;
+    if args.batch == Some(0) {
+        let expected = "at least one sample per batch".into();
+        return Err(Error::BadValue { name: "batch", value: "0".into(), expected });
+    }
     let noise = Noise::open(args)?;
     let model = args.model.spec(noise.sample_shape())?.build()?;
     let learned = args.weights.as_deref().map(Learned::open).transpose()?;
@@ -109,10 +113,6 @@ fn sample_all(
     output: &mut Output<'_>,
 ) -> Result<usize> {
     let batch = args.batch.unwrap_or(DEFAULT_BATCH);
-    if batch == 0 {
-        let expected = "at least one sample per batch".into();
-        return Err(Error::BadValue { name: "batch", value: "0".into(), expected });
-    }
     let missing = output.missing();
     if missing.len() < noise.len() {
         eprintln!("{} of {} samples are there already", noise.len() - missing.len(), noise.len());

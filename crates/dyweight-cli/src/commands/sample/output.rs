@@ -54,14 +54,14 @@ impl<'o> Output<'o> {
                 hint: "leave --grid out".into(),
             });
         }
+        if let Some(path) = &args.trajectory {
+            atomic::write(path, b"")?;
+            std::fs::remove_file(path).map_err(|e| Error::io("write", path, e))?;
+        }
         let outdir = args.outdir.clone().or(args.grid.then(|| PathBuf::from("samples")));
         if let Some(dir) = &outdir {
             std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
             claim(dir, args, model, setup)?;
-        }
-        if let Some(path) = &args.trajectory {
-            atomic::write(path, b"")?;
-            std::fs::remove_file(path).map_err(|e| Error::io("write", path, e))?;
         }
         let keeps_samples = outdir.is_some() && !is_image(shape);
         Ok(Self {
