@@ -3,6 +3,8 @@
 //! Data goes to standard output, everything else to standard error. Exit codes: 0 fine, 1 the run failed, 2 the input
 //! was wrong.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod commands;
 mod ui;

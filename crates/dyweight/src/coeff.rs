@@ -2,7 +2,7 @@
 //!
 //! A solver's coefficients, times and levels are [`Coeff`]s. A constant is a plain f64 and costs nothing more. A
 //! [`Coeff::parameter`] starts a record: every result computed from it keeps its parents with the partial
-//! derivatives, so that [`pull_back`] can carry derivatives from wherever coefficients were used (the dot products of
+//! derivatives, so that [`Adjoints::pull_back`] can carry derivatives from wherever coefficients were used (the dot products of
 //! [`crate::path`]) to the parameters. Derivatives are kept per sample and summed by the caller in sample order, which
 //! makes gradients independent of how a batch is split.
 

@@ -23,10 +23,12 @@ fn noise() -> Tensor {
     Tensor::new([2, 1, 2, 3], Stream::new(5).normals(12)).unwrap()
 }
 
+type Build<'c> = dyn Fn(&[Coeff]) -> (Box<dyn Solver>, Vec<Coeff>) + 'c;
+
 struct Case<'c> {
     model: &'c Mixture,
     /// How a list of parameters becomes a solver and a grid.
-    build: &'c (dyn Fn(&[Coeff]) -> (Box<dyn Solver>, Vec<Coeff>) + 'c),
+    build: &'c Build<'c>,
     afs: bool,
     denoise_to_zero: bool,
 }

@@ -154,6 +154,15 @@ impl SolverFile {
         if file.weights.len() != file.steps {
             return inconsistent(format!("{} rows of weights for {} steps", file.weights.len(), file.steps));
         }
+        let window = file.weights.iter().map(Vec::len).max().unwrap_or(0);
+        if file.order != window {
+            return inconsistent(format!("order is {}, but the longest row has {window} weights", file.order));
+        }
+        // One call per step, less an analytical first one; guidance doubles them.
+        let calls = file.steps - usize::from(file.afs && file.steps > 0);
+        if file.nfe != calls && file.nfe != 2 * calls {
+            return inconsistent(format!("nfe is {}, but the steps make {calls} calls, or twice that", file.nfe));
+        }
         let check = DyWeight::fixed(&file.weights, &file.time_scale).map(drop).and_then(|()| file.times());
         match check {
             Ok((realised, levels)) => (file.realised_times, file.network_levels) = (realised, levels),
@@ -256,7 +265,9 @@ mod tests {
             ("\"version\": 1", "\"version\": 2", "version"),
             ("\"steps\": 2", "\"steps\": 3", "rows"),
             ("\"method\": \"dyweight\"", "\"method\": \"x\"", "method"),
-            ("\"kind\": \"karras\"", "\"kind\": \"cubic\"", "cubic"),
+            ("\"kind\":\"karras\"", "\"kind\":\"cubic\"", "cubic"),
+            ("\"order\": 2", "\"order\": 1", "order"),
+            ("\"nfe\": 1", "\"nfe\": 0", "nfe"),
             ("\"sigma_min\": 0.002", "\"sigma_min\": 90.0", "sigma"),
         ] {
             assert!(text.contains(from), "{from}");

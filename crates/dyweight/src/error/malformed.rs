@@ -281,7 +281,13 @@ impl Malformed {
 /// A text from a file, fit for a message: not too long, and nothing in it that a terminal would obey.
 fn clean(text: &str) -> String {
     const MAX_CHARS: usize = 120;
-    let mut shown: String = text.chars().take(MAX_CHARS).flat_map(char::escape_debug).collect();
+    let harmless = |c: char| -> String {
+        match c {
+            '\'' | '"' => c.into(),
+            c => c.escape_debug().collect(),
+        }
+    };
+    let mut shown: String = text.chars().take(MAX_CHARS).map(harmless).collect();
     if text.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }

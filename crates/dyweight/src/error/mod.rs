@@ -136,7 +136,11 @@ impl Error {
 
     /// True if the input was wrong, false if a sound run failed.
     pub fn is_users(&self) -> bool {
-        !matches!(self, Error::Diverged { .. } | Error::Cancelled)
+        match self {
+            Error::Diverged { .. } | Error::Cancelled => false,
+            Error::Io { source, .. } => source.kind() != std::io::ErrorKind::StorageFull,
+            _ => true,
+        }
     }
 
     /// What to try, where there is something to try.

@@ -29,7 +29,7 @@ impl TorchGenerator {
         for block in data.chunks_exact_mut(16) {
             normal_block(block);
         }
-        if n % 16 != 0 {
+        if !n.is_multiple_of(16) {
             let tail = &mut data[n - 16..];
             tail.iter_mut().for_each(|v| *v = self.uniform24());
             normal_block(tail);
@@ -79,8 +79,8 @@ fn fma(a: f32, b: f32, c: f32) -> f32 {
 }
 
 /// Cephes `logf` for a normal x > 0.
+#[allow(clippy::excessive_precision)] // as published
 fn log(x: f32) -> f32 {
-    #[allow(clippy::excessive_precision)] // as published
     const P: [f32; 9] = [
         7.0376836292e-2,
         -1.1514610310e-1,

@@ -222,9 +222,9 @@ fn solve_vandermonde(nodes: &[Coeff], sides: &[Coeff]) -> Vec<Coeff> {
     for pivot in 0..n {
         for row in pivot + 1..n {
             let factor = &rows[row][pivot] / &rows[pivot][pivot];
-            for column in pivot..n {
-                rows[row][column] = &rows[row][column] - &factor * &rows[pivot][column];
-            }
+            let (above, below) = rows.split_at_mut(row);
+            let pairs = below[0].iter_mut().zip(&above[pivot]).skip(pivot);
+            pairs.for_each(|(entry, over)| *entry = &*entry - &factor * over);
             sides[row] = &sides[row] - &factor * &sides[pivot];
         }
     }

@@ -21,65 +21,65 @@ use std::path::PathBuf;
 pub struct TrainSpec {
     /// Analytical first step; on where the budget is in calls and the model predicts denoised samples.
     pub afs: Option<bool>,
-    /// Window: slopes a step may weigh [3].
+    /// Window: slopes a step may weigh (3).
     pub order: Option<usize>,
-    /// Start: ab, euler, uniform, perturbed, or a solver file [ab].
+    /// Start: ab, euler, uniform, perturbed, or a solver file (ab).
     pub init: Option<String>,
-    /// Scales: free or bounded [free].
+    /// Scales: free or bounded (free).
     pub scale: Option<ScaleMode>,
     /// Ablation: no time shifting.
     pub no_time_shift: Option<bool>,
     /// Ablation: no time scaling.
     pub no_time_scale: Option<bool>,
-    /// Teacher's solver [ipndm].
+    /// Teacher's solver (ipndm).
     pub teacher: Option<String>,
-    /// Teacher's order [the method's highest].
+    /// Teacher's order (the method's highest).
     pub teacher_order: Option<usize>,
-    /// Teacher's network calls [35].
+    /// Teacher's network calls (35).
     pub teacher_nfe: Option<usize>,
     /// Teacher's intervals.
     pub teacher_steps: Option<usize>,
-    /// endpoint or path [endpoint].
+    /// endpoint or path (endpoint).
     pub supervision: Option<String>,
-    /// Teacher steps per student step under path supervision [5].
+    /// Teacher steps per student step under path supervision (5).
     pub substeps: Option<usize>,
-    /// l2, l1, huber or features [l2].
+    /// l2, l1, huber or features (l2).
     pub loss: Option<String>,
-    /// δ of the Huber loss [0.1].
+    /// δ of the Huber loss (0.1).
     pub huber_delta: Option<f64>,
-    /// Iterations [625; 1500 for a closed form].
+    /// Iterations (625; 1500 for a closed form).
     pub iters: Option<usize>,
-    /// Pairs per iteration and accumulation round [16; 64 for a closed form].
+    /// Pairs per iteration and accumulation round (16; 64 for a closed form).
     pub batch: Option<usize>,
-    /// Accumulation rounds per iteration [1].
+    /// Accumulation rounds per iteration (1).
     pub accumulate: Option<usize>,
-    /// Samples per network call [the batch].
+    /// Samples per network call (the batch).
     pub micro_batch: Option<usize>,
-    /// Learning rate [by budget].
+    /// Learning rate (by budget).
     pub lr: Option<f64>,
-    /// Fraction of the iterations that warm up [0.1].
+    /// Fraction of the iterations that warm up (0.1).
     pub warm_up: Option<f64>,
-    /// adam or adamw [adam].
+    /// adam or adamw (adam).
     pub optimiser: Option<Optimiser>,
-    /// Weight decay of AdamW [0.01].
+    /// Weight decay of AdamW (0.01).
     pub weight_decay: Option<f64>,
-    /// Largest gradient norm [1].
+    /// Largest gradient norm (1).
     pub clip: Option<f64>,
-    /// Validation pairs [64; 1024 for a closed form].
+    /// Validation pairs (64; 1024 for a closed form).
     pub validation: Option<usize>,
-    /// Iterations between validations [one fortieth of the run].
+    /// Iterations between validations (one fortieth of the run).
     pub validate_every: Option<usize>,
     /// Validations without improvement after which to stop.
     pub patience: Option<usize>,
     /// The reference algorithm and nothing else: no validation, roll-back or early stop.
     pub plain: Option<bool>,
-    /// Seed of the pairs [0].
+    /// Seed of the pairs (0).
     pub seed: Option<u64>,
-    /// keep or recompute [recompute].
+    /// keep or recompute (recompute).
     pub memory: Option<Memory>,
     /// Safetensors file whose tensor `noise` `[iters, batch, c, h, w]` replaces the random stream.
     pub noise: Option<PathBuf>,
-    /// A class to train for [all].
+    /// A class to train for (all).
     pub class: Option<usize>,
     /// Classifier-free guidance.
     pub guidance: Option<f64>,
@@ -157,7 +157,7 @@ impl TrainSpec {
             afs: false,
             denoise_to_zero,
             prediction,
-            calls: 1,
+            calls: if self.guidance.is_some() { 2 } else { 1 },
         };
         let grid = match (plan.supervision, self.teacher_steps, self.teacher_nfe) {
             (Supervision::Path { stride }, None, None) => {
@@ -211,12 +211,12 @@ impl TrainSpec {
                 parameters.perturb(0.05, self.seed.unwrap_or(0));
                 parameters
             }
-            file => self.from_file(file, steps, afs, mode)?,
+            file => self.start_from(file, steps, afs, mode)?,
         })
     }
 
     /// The start from a solver file of the same length.
-    fn from_file(&self, file: &str, steps: usize, afs: bool, mode: ScaleMode) -> Result<Parameters> {
+    fn start_from(&self, file: &str, steps: usize, afs: bool, mode: ScaleMode) -> Result<Parameters> {
         let learned = match Learned::open(file) {
             Err(Error::UnknownName { .. }) | Err(Error::Io { .. }) if !file.contains(['.', '/', ':']) => {
                 let known = ["ab", "euler", "uniform", "perturbed", "a solver file"].map(String::from).to_vec();
@@ -228,8 +228,11 @@ impl TrainSpec {
             let what = format!("steps of {file}, given as the start");
             return Err(Error::Shape { what, expected: vec![steps], found: vec![learned.steps()] });
         }
-        let mut scales = learned.scales.clone();
-        scales.resize(steps - usize::from(afs), 1.0);
+        // Scales belong to the last steps: what is missing or too many is so at the front.
+        let wanted = steps - usize::from(afs);
+        let missing = wanted.saturating_sub(learned.scales.len());
+        let first = learned.scales.len().saturating_sub(wanted);
+        let scales = [vec![1.0; missing], learned.scales[first..].to_vec()].concat();
         Ok(Parameters::new(&learned.rows, &scales, mode, !Self::flag(self.no_time_shift)))
     }
 
@@ -242,18 +245,14 @@ impl TrainSpec {
             let expected = "must lie between 0 and 1".into();
             return Err(Error::BadValue { name: "warm-up", value: warm_up.to_string(), expected });
         }
-        let decay = self.weight_decay.unwrap_or(0.01);
+        let decay = not_negative("weight-decay", self.weight_decay.unwrap_or(0.01))?;
         let every = positive("validate-every", self.validate_every.unwrap_or((iterations / 40).max(1)))?;
         Ok(Recipe {
             pairs: batch * positive("accumulate", self.accumulate.unwrap_or(1))?,
             micro_batch: positive("micro-batch", self.micro_batch.unwrap_or(batch))?,
             rate: Rate { warm_up, ..Rate::new(lr, iterations) },
             optimiser: self.optimiser.unwrap_or_default(),
-            weight_decay: if decay.is_finite() && decay >= 0.0 {
-                decay
-            } else {
-                finite_above("weight-decay", decay, 0.0)?
-            },
+            weight_decay: decay,
             clip: finite_above("clip", self.clip.unwrap_or(1.0), 0.0)?,
             validate_every: (!self.is_plain()).then_some(every),
             validation_pairs: positive("validation", self.validation.unwrap_or(defaults.validation))?,
@@ -361,6 +360,13 @@ fn positive(name: &'static str, value: usize) -> Result<usize> {
         return Ok(value);
     }
     Err(Error::BadValue { name, value: value.to_string(), expected: "must lie between 1 and 100000000".into() })
+}
+
+fn not_negative(name: &'static str, value: f64) -> Result<f64> {
+    if value.is_finite() && value >= 0.0 {
+        return Ok(value);
+    }
+    Err(Error::BadValue { name, value: value.to_string(), expected: "must be a finite number, 0 or above".into() })
 }
 
 fn finite_above(name: &'static str, value: f64, bound: f64) -> Result<f64> {

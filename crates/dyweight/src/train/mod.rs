@@ -8,7 +8,7 @@
 //!
 //! The network is frozen: the unknowns are the few dozen numbers of [`Parameters`]. [`Training`] is the loop as a state that can be
 //! advanced, saved and restored at any iteration; the same seed gives the same bits whatever the threads, micro-batches or
-//! interruptions. What the released code lacks stands in [`guard`]: validation on pairs of other seeds, roll-back, and
+//! interruptions. What the released code lacks stands in [`Guard`]: validation on pairs of other seeds, roll-back, and
 //! returning the best parameters seen instead of the last.
 
 mod guard;

@@ -93,7 +93,7 @@ impl Snapshot {
             }
         };
         let count = |value: f64| {
-            let sound = value >= 0.0 && value < 1e15 && value.fract() == 0.0;
+            let sound = (0.0..1e15).contains(&value) && value.fract() == 0.0;
             if sound { Ok(value as usize) } else { Err(inconsistent("a count is not a count")) }
         };
         let counts = list("counts", 2)?;

@@ -149,7 +149,10 @@ impl<'t> Training<'t> {
         self.iteration += 1;
         let batch = match batch {
             Ok(batch) if batch.loss().is_finite() => batch,
-            Ok(_) | Err(Error::Diverged { .. }) if self.guard.is_some() => return Ok(self.lost(index, rate)),
+            // A level outside what a network takes is a sign of runaway times.
+            Ok(_) | Err(Error::Diverged { .. } | Error::BadValue { .. }) if self.guard.is_some() => {
+                return Ok(self.lost(index, rate));
+            }
             other => other?,
         };
         let gradient = batch.gradient();
@@ -190,11 +193,11 @@ impl<'t> Training<'t> {
 
     fn validate_if_due(&mut self) -> Result<Option<Validation>> {
         let Some(every) = self.recipe.validate_every else { return Ok(None) };
-        if self.iteration % every != 0 && self.iteration < self.recipe.rate.iterations {
+        if !self.iteration.is_multiple_of(every) && self.iteration < self.recipe.rate.iterations {
             return Ok(None);
         }
         let loss = match self.validation_loss(&self.parameters) {
-            Err(Error::Diverged { .. }) => f64::INFINITY,
+            Err(Error::Diverged { .. } | Error::BadValue { .. }) => f64::INFINITY,
             other => other?,
         };
         let Some(guard) = &mut self.guard else { return Ok(None) };

@@ -77,9 +77,8 @@ impl<'s> Setup<'s> {
             return Err(Error::NoSuchBudget { solver: solver.label(), nfe: wanted, near: vec![nfe] });
         }
         let setup = Self { solver, grid, afs, denoise_to_zero, nfe };
-        match file {
-            Some(file) => setup.check_fit(args, file, model)?,
-            None => {}
+        if let Some(file) = file {
+            setup.check_fit(args, file, model)?;
         }
         Ok(setup)
     }

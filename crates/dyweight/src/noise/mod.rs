@@ -3,7 +3,7 @@
 //!
 //! [`Rng::Native`] is this project's own stream (SplitMix64, Box–Muller in f64 on `libm`, so the same bits on
 //! every platform). [`Rng::Torch`] gives the bits of `torch.Generator().manual_seed(seed)` on a CPU with AVX2:
-//! see [`torch`].
+//! its module says how.
 
 mod native;
 mod torch;
