@@ -137,11 +137,12 @@ def main():
 
     run = {"forward": forward, "gradient": gradient}[options.what]
     run()
-    times = []
+    times, cpu = [], time.process_time()
     for _ in range(options.runs):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
+    cpu = time.process_time() - cpu
     print(
         json.dumps(
             {
@@ -152,6 +153,8 @@ def main():
                 "threads": options.threads,
                 "parameters": sum(p.numel() for p in net.parameters()),
                 "ms_per_image": round(1e3 * min(times) / options.batch, 1),
+                # Per thread; only meaningful with one thread, since waiting OpenMP threads are busy.
+                "cpu_ms_per_image": round(1e3 * cpu / options.runs / options.batch / options.threads, 1),
                 "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
             }
         )

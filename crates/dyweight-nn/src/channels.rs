@@ -31,7 +31,7 @@ pub fn concat(parts: &[&Act]) -> Act {
     joined
 }
 
-/// The parts of a joined activation with these channel counts: [`concat`]'s inverse and its gradient.
+/// The parts of a joined activation with these channel counts: [`concat()`]'s inverse and its gradient.
 ///
 /// # Panics
 /// If the counts do not add up.

@@ -6,7 +6,7 @@
 //!
 //! | operation | what `backward` needs besides the output's gradient |
 //! |---|---|
-//! | [`Conv2d`], [`Linear`], [`Fir`], [`concat`], pooling by average | nothing (shapes only) |
+//! | [`Conv2d`], [`Linear`], [`Fir`], [`concat()`], pooling by average | nothing (shapes only) |
 //! | [`GroupNorm`] | its input, its [`NormStats`], its modulation |
 //! | [`SelfAttention`], [`attention()`] | queries, keys, values (the softmax is computed again) |
 //! | [`silu`], [`relu`], [`MaxPool`] | its input |
