@@ -10,7 +10,7 @@
 //! exact θ is another one. A missing label is an all-zero row.
 
 use super::config::{Config, Family, NoiseEmbedding};
-use super::plan::TensorPlan;
+use super::tensors::TensorPlan;
 use super::weights::Weights;
 use crate::error::Result;
 use dyweight_nn::{Act, Linear, silu, silu_backward};

@@ -1,10 +1,14 @@
 //! The networks of EDM (Karras et al. 2022): DDPM++, NCSN++ and ADM U-Nets in their preconditioning wrappers.
 //!
 //! ```text
-//! config    options of a file                       plan     layers in order, tensor names and shapes
-//! weights   tensors by name, checked                file     .pkl, .safetensors, .pt → configuration and tensors
-//! embedding, block, attention, resample, layer, unet   the network F on the engine, forwards and backwards
-//! precond   F → denoiser D                          bound, guided   D as solvers see it
+//! file             .pkl, .safetensors, .pt → options and tensors
+//! options, config  options of a file → what is to be built
+//! plan, tensors    layers in order, names and shapes of their tensors
+//! weights          tensors by name, checked against the plan
+//! embedding, block, attention, resample, layer, unet      the network F on the engine, forwards and backwards
+//! precond          F → denoiser D
+//! bound, guided    D with labels and guidance, as solvers see it
+//! published        architectures of the released checkpoints
 //! ```
 //!
 //! Promises: weights are frozen and packed once; without a gradient no activation outlives its use; sample i gives the
@@ -24,14 +28,16 @@ mod plan;
 mod precond;
 mod published;
 mod resample;
+mod tensors;
 mod unet;
 mod weights;
 
 pub use bound::Bound;
 pub use config::{Config, Decoder, Encoder, Family, NetConfig, NoiseEmbedding, PrecondConfig};
 pub use file::{EdmFile, fingerprint};
-pub use plan::{BlockPlan, Direction, Plan, Step, TensorPlan};
+pub use plan::{BlockPlan, Direction, Plan, Step};
 pub use published::{PUBLISHED, published};
+pub use tensors::TensorPlan;
 
 use crate::denoiser::{Condition, Differentiable, Model, Prediction};
 use crate::error::{Error, Result};

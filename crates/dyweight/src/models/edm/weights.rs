@@ -1,7 +1,8 @@
 //! Where a network's tensors come from: a file, or a stream of random numbers.
 
 use super::config::Config;
-use super::plan::{Plan, TensorPlan};
+use super::plan::Plan;
+use super::tensors::TensorPlan;
 use crate::checkpoint::StoredTensor;
 use crate::error::{Error, Malformed, Result};
 use crate::noise::Stream;
