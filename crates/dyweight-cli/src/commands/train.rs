@@ -373,7 +373,11 @@ impl<'j> Job<'j> {
         let teacher = spec.teacher(model, &self.plan)?;
         let targets = Targets::new(model, pairs, teacher, self.plan.supervision, self.plan.recipe.micro_batch);
         match &args.cache {
-            Some(directory) => targets.cached_in(directory.clone(), &self.model.sha256),
+            Some(directory) => {
+                // Ways of computing a convolution differ in the last bits.
+                let model = format!("{} {:?}", self.model.sha256, args.conv);
+                targets.cached_in(directory.clone(), &model)
+            }
             None => Ok(targets),
         }
     }

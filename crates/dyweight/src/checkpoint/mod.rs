@@ -7,6 +7,7 @@ pub mod atomic;
 mod budget;
 mod bytes;
 mod dtype;
+mod fingerprint;
 mod layout;
 mod network;
 mod npy;
@@ -23,6 +24,7 @@ mod zip;
 
 pub use bytes::SharedBytes;
 pub use dtype::{Dtype, bf16_to_f32, f16_to_f32, f32_to_f16};
+pub use fingerprint::Fingerprint;
 pub use network::{NetworkFile, Source};
 pub use npy::{ArrayFile, parse_npy, read_npy, write_npy};
 pub use official::OfficialCoefficients;

@@ -11,6 +11,7 @@
 
 use super::budget::Budget;
 use super::bytes::SharedBytes;
+use super::fingerprint::Fingerprint;
 use super::pickle::{self, Graph, Id, Meaning, Node};
 use super::sniff::{Format, expect};
 use super::stored::StoredTensor;
@@ -19,7 +20,6 @@ use super::torch::tensor::TensorReader;
 use super::torch::walk;
 use crate::error::{Error, Malformed, Result};
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -165,15 +165,10 @@ fn sources(graph: &Graph<'_>) -> Result<Vec<Source>, Malformed> {
             let (size, limit) = (class.len() as u64, MAX_CLASS as u64);
             return Err(Malformed::TooLarge { what: "length of a class name", size, limit });
         }
-        let sha256 = hashes.entry(id).or_insert_with(|| hex(&Sha256::digest(source))).clone();
+        let sha256 = hashes.entry(id).or_insert_with(|| Fingerprint::default().add(source.as_ref()).text()).clone();
         if seen.insert((class, sha256.clone())) {
             sources.push(Source { class: class.into(), len: source.len(), sha256 });
         }
     }
     Ok(sources)
-}
-
-/// Bytes as hexadecimal text.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

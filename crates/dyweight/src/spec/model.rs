@@ -2,14 +2,13 @@
 //!
 //! A file is told by its content: a safetensors file with `model.mu` is a mixture, everything else a network.
 
-use crate::checkpoint::{Format, SharedBytes, TensorFile, read_file, sniff};
-use crate::denoiser::Model;
+use crate::checkpoint::{Fingerprint, Format, SharedBytes, TensorFile, read_file, sniff};
+use crate::denoiser::{Denoiser, Model};
 use crate::error::{Error, Malformed, Result};
 use crate::models::edm::{Edm, EdmFile, conv_algo, published};
 use crate::models::embedded;
 use crate::models::mixture::Mixture;
 use dyweight_nn::ConvAlgo;
-use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// What a user says about the model.
@@ -82,7 +81,10 @@ impl ModelSpec {
         }
         if let Some(name) = self.model.strip_prefix(RANDOM) {
             let network = Edm::random(published(name)?, 0, self.conv()?)?;
-            return Ok((AnyModel::Network(Box::new(network)), hex(&Sha256::digest(&self.model))));
+            return Ok((
+                AnyModel::Network(Box::new(network)),
+                Fingerprint::default().add(self.model.as_bytes()).text(),
+            ));
         }
         self.open_file(Path::new(&self.model))
     }
@@ -158,14 +160,10 @@ fn mixture_of(path: &Path, file: &TensorFile) -> Result<Mixture> {
 
 /// The hash of a mixture's numbers.
 fn fingerprint(mixture: &Mixture) -> String {
-    let mut hash = Sha256::new();
+    let mut hash = Fingerprint::default();
+    hash.add(format!("{:?}", Denoiser::prediction(mixture)).as_bytes());
     for (mean, std, weight) in mixture.components() {
-        mean.iter().chain([&std, &weight]).for_each(|v| hash.update(v.to_le_bytes()));
+        hash.add_numbers(mean).add_numbers(&[std, weight]);
     }
-    hex(&hash.finalize())
-}
-
-/// Bytes as hexadecimal text.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    hash.text()
 }

@@ -3,9 +3,8 @@
 use super::guard::Guard;
 use super::optimiser::Adam;
 use super::training::Training;
-use crate::checkpoint::{StoredTensor, TensorFile};
+use crate::checkpoint::{Fingerprint, StoredTensor, TensorFile};
 use crate::error::{Error, Malformed, Result};
-use sha2::{Digest, Sha256};
 use std::path::Path;
 
 /// The state between two iterations, with the identity of the run it belongs to.
@@ -129,7 +128,5 @@ impl Snapshot {
 
 /// The hash of all numbers: every bit pattern is a number, so nothing else would tell a damaged one.
 fn fingerprint(file: &TensorFile) -> String {
-    let mut hash = Sha256::new();
-    file.tensors.values().for_each(|t| hash.update(t.bytes()));
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    file.tensors.values().fold(Fingerprint::default(), |mut hash, t| hash.add(t.bytes()).clone()).text()
 }

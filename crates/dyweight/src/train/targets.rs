@@ -5,7 +5,7 @@
 //! hash of everything the targets depend on.
 
 use super::pairs::Pairs;
-use crate::checkpoint::{StoredTensor, TensorFile};
+use crate::checkpoint::{Fingerprint, StoredTensor, TensorFile};
 use crate::denoiser::Model;
 use crate::error::{Error, Result};
 use crate::sample::{Plan, sample};
@@ -13,7 +13,6 @@ use crate::schedule::Grid;
 use crate::solver::Solver;
 use crate::tensor::Tensor;
 use rayon::prelude::*;
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
@@ -81,15 +80,17 @@ impl<'t> Targets<'t> {
     }
 
     fn key(&self, model_sha256: &str) -> String {
-        let facts = format!(
-            "targets 1|{model_sha256}|{}|{:?}|{}|{:?}|{:?}",
-            self.teacher.identity,
-            self.teacher.grid.sigmas(),
-            self.teacher.denoise_to_zero,
-            self.supervision,
-            self.pairs,
-        );
-        Sha256::digest(facts.as_bytes()).iter().map(|b| format!("{b:02x}")).collect()
+        let (pairs, teacher) = (&self.pairs, &self.teacher);
+        let mut hash = Fingerprint::default();
+        hash.add(format!("targets 2|{model_sha256}|{}|{}", teacher.identity, teacher.denoise_to_zero).as_bytes());
+        hash.add_numbers(teacher.grid.sigmas());
+        let condition = (pairs.shape, pairs.classes, pairs.class, pairs.guidance);
+        hash.add(format!("{:?}|{condition:?}", self.supervision).as_bytes());
+        match &pairs.noise {
+            super::Noise::Stream { seed, purpose } => hash.add(format!("{seed} {purpose}").as_bytes()),
+            super::Noise::Given(noise) => hash.add_numbers(noise.data()),
+        };
+        hash.text()
     }
 
     /// The supervised states of pairs `range`, the endpoint last.
@@ -199,9 +200,7 @@ impl<'t> Targets<'t> {
 }
 
 fn digest<'b>(parts: impl Iterator<Item = &'b [u8]>) -> String {
-    let mut hash = Sha256::new();
-    parts.for_each(|p| hash.update(p));
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    parts.fold(Fingerprint::default(), |mut hash, part| hash.add(part).clone()).text()
 }
 
 /// Runs `f` over parts of a range: one after the other for a model that fills the machine itself, side by side for one that

@@ -126,6 +126,7 @@ fn sample_all(
             if ui::stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let outcome = sample(&*denoiser, &setup.plan(), &latents, &mut observer)?;
+        debug_assert_eq!(outcome.nfe, setup.nfe, "the budget was found by counting the same calls");
         output.take(indices, &outcome.samples)?;
         progress.add(indices.len(), "");
     }

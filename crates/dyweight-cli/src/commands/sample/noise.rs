@@ -2,7 +2,7 @@
 
 use super::SampleArgs;
 use crate::args::unknown;
-use dyweight::checkpoint::TensorFile;
+use dyweight::checkpoint::{Fingerprint, TensorFile};
 use dyweight::denoiser::{Condition, Model};
 use dyweight::noise::Rng;
 use dyweight::spec::Seeds;
@@ -42,6 +42,14 @@ impl Noise {
         match self {
             Noise::Seeds { seeds, .. } => seeds[index],
             Noise::Given(_) => index as u64,
+        }
+    }
+
+    /// A fingerprint of given noise; seeds name theirs.
+    pub fn fingerprint(&self) -> Option<String> {
+        match self {
+            Noise::Seeds { .. } => None,
+            Noise::Given(latents) => Some(Fingerprint::default().add_numbers(latents.data()).text()),
         }
     }
 

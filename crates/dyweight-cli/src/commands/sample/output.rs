@@ -61,7 +61,7 @@ impl<'o> Output<'o> {
         let outdir = args.outdir.clone().or(args.grid.then(|| PathBuf::from("samples")));
         if let Some(dir) = &outdir {
             std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
-            claim(dir, args, model, setup)?;
+            claim(dir, args, (model, setup, noise))?;
         }
         let keeps_samples = outdir.is_some() && !is_image(shape);
         Ok(Self {
@@ -174,23 +174,39 @@ impl<'o> Output<'o> {
 }
 
 /// A directory holds the samples of one setting: other settings are refused, the same ones are continued.
-fn claim(dir: &Path, args: &SampleArgs, model: &LoadedModel, setup: &Setup<'_>) -> Result<()> {
+fn claim(dir: &Path, args: &SampleArgs, (model, setup, noise): (&LoadedModel, &Setup<'_>, &Noise)) -> Result<()> {
     let path = dir.join("run.json");
     let facts = json!({
         "model": model.name, "sha256": model.sha256, "solver": setup.solver.label(), "options": args.solver.given(),
-        "weights": args.weights, "sigmas": setup.grid.sigmas(), "afs": setup.afs, "denoise_to_zero": setup.denoise_to_zero,
-        "class": args.class, "guidance": args.guidance, "rng": args.rng, "latents": args.latents, "conv": args.model.conv,
+        "coefficients": setup.coefficients, "sigmas": setup.grid.sigmas(), "afs": setup.afs, "denoise_to_zero": setup.denoise_to_zero,
+        "class": args.class, "guidance": args.guidance, "rng": args.rng, "latents": noise.fingerprint(), "conv": args.model.conv,
     });
     let text = format!("{facts:#}\n");
     match std::fs::read_to_string(&path) {
         Ok(found) if found == text => Ok(()),
-        Ok(_) if args.overwrite => atomic::write(&path, text.as_bytes()),
+        Ok(_) if args.overwrite => {
+            remove_images(dir)?;
+            atomic::write(&path, text.as_bytes())
+        }
         Ok(_) => Err(Error::Conflict {
             problem: format!("{} holds samples made with other settings (see run.json there)", dir.display()),
             hint: "choose another --outdir, or --overwrite".into(),
         }),
         Err(_) => atomic::write(&path, text.as_bytes()),
     }
+}
+
+/// Removes the image folders of a directory, `NNN000`: images of other settings must not pass for finished ones.
+fn remove_images(dir: &Path) -> Result<()> {
+    let failed = |e| Error::io("remove", dir, e);
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        if path.is_dir() && name.len() >= 6 && name.ends_with("000") && name.bytes().all(|b| b.is_ascii_digit()) {
+            std::fs::remove_dir_all(&path).map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 fn insert(file: &mut TensorFile, path: &Path, name: &str, shape: &[usize], values: &[f64]) -> Result<()> {

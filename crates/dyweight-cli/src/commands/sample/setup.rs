@@ -2,7 +2,7 @@
 
 use super::SampleArgs;
 use crate::ui;
-use dyweight::checkpoint::SolverFile;
+use dyweight::checkpoint::{Fingerprint, SolverFile};
 use dyweight::denoiser::Prediction;
 use dyweight::sample::Plan;
 use dyweight::schedule::Grid;
@@ -39,6 +39,8 @@ pub struct Setup<'s> {
     pub denoise_to_zero: bool,
     /// Network calls one sample will cost.
     pub nfe: usize,
+    /// Fingerprint of learned coefficients.
+    pub coefficients: Option<String>,
 }
 
 impl<'s> Setup<'s> {
@@ -76,7 +78,11 @@ impl<'s> Setup<'s> {
         if let Some(wanted) = args.budget.nfe.filter(|n| *n != nfe) {
             return Err(Error::NoSuchBudget { solver: solver.label(), nfe: wanted, near: vec![nfe] });
         }
-        let setup = Self { solver, grid, afs, denoise_to_zero, nfe };
+        let coefficients = learned.map(|l| {
+            let shift = if l.time_shift { 1.0 } else { 0.0 };
+            Fingerprint::default().add_numbers(&l.rows.concat()).add_numbers(&l.scales).add_numbers(&[shift]).text()
+        });
+        let setup = Self { solver, grid, afs, denoise_to_zero, nfe, coefficients };
         if let Some(file) = file {
             setup.check_fit(args, file, model)?;
         }

@@ -10,12 +10,11 @@ use super::Edm;
 use super::config::Config;
 use super::weights::Weights;
 use crate::checkpoint::{
-    Dtype, Format, NetworkFile, SharedBytes, StoredTensor, TensorFile, TorchFile, read_file, sniff,
+    Dtype, Fingerprint, Format, NetworkFile, SharedBytes, StoredTensor, TensorFile, TorchFile, read_file, sniff,
 };
 use crate::error::{Error, Malformed, Result};
 use dyweight_nn::ConvAlgo;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -92,18 +91,20 @@ impl EdmFile {
 
 /// Hash of names, shapes and numbers (as f32) in the order of the names: the same whatever the container.
 pub fn fingerprint(tensors: &BTreeMap<String, StoredTensor>) -> String {
-    let mut hash = Sha256::new();
+    let mut hash = Fingerprint::default();
     for (name, tensor) in tensors {
-        hash.update((name.len() as u64).to_le_bytes());
-        hash.update(name);
-        hash.update((tensor.shape().len() as u64).to_le_bytes());
-        tensor.shape().iter().for_each(|size| hash.update((*size as u64).to_le_bytes()));
-        match tensor.dtype() {
-            Dtype::F32 => hash.update(tensor.bytes()),
-            _ => tensor.to_f32().iter().for_each(|v| hash.update(v.to_le_bytes())),
+        hash.add(&(name.len() as u64).to_le_bytes());
+        hash.add(name.as_bytes());
+        hash.add(&(tensor.shape().len() as u64).to_le_bytes());
+        for size in tensor.shape() {
+            hash.add(&(*size as u64).to_le_bytes());
         }
+        match tensor.dtype() {
+            Dtype::F32 => hash.add(tensor.bytes()),
+            _ => tensor.to_f32().iter().fold(&mut hash, |hash, v| hash.add(&v.to_le_bytes())),
+        };
     }
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    hash.text()
 }
 
 fn read_config(path: &Path) -> Result<Map<String, Value>> {
