@@ -58,7 +58,8 @@ fn grids_fall_strictly_between_exact_ends() {
         for (rule, (low, high)) in [
             (Schedule::Karras { rho }, (low, high)),
             (Schedule::LogSnr, (low, high)),
-            (Schedule::TimeUniform { rho: rho.min(3.0) }, (low, high)),
+            // The fitted process rises only if its lowest level is small.
+            (Schedule::TimeUniform { rho: rho.min(3.0) }, (low.min(0.02), high.max(1.0))),
             (Schedule::Discrete { table, rho: rho.min(3.0) }, range),
             (Schedule::Flow { shift }, (0.0, 1.0)),
         ] {
