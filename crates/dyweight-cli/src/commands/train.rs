@@ -9,7 +9,8 @@ use dyweight::denoiser::Model;
 use dyweight::models::features::{FashionFeatures, FeatureMap};
 use dyweight::spec::{Budget, LoadedModel, ScheduleSpec, TrainPlan, TrainSpec};
 use dyweight::train::{
-    Event, Files, Iteration, Loss, Noise, Parameters, ScaleMode, Session, Targets, Trace, Training, remove_state,
+    Event, Files, Iteration, Loss, Noise, Parameters, ScaleMode, Session, Snapshot, Targets, Trace, Training,
+    remove_state,
 };
 use dyweight::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -349,6 +350,10 @@ impl<'j> Job<'j> {
                 problem: format!("{} holds an interrupted run", Files::beside(&out).state.display()),
                 hint: "--resume continues it, --overwrite starts anew".into(),
             });
+        }
+        // A state that cannot be continued is refused before anything beside it is written.
+        if args.resume && Files::beside(&out).state.exists() {
+            Snapshot::read(&Files::beside(&out).state, &identity, plan.parameters.values.len())?;
         }
         Ok(Self { model, plan, out, identity, resolved })
     }
