@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 /// Few-step diffusion sampling: learned and handcrafted solvers for pretrained diffusion and flow models.
 #[derive(Parser)]
-#[command(version, about, propagate_version = true, max_term_width = 110)]
+#[command(name = "dyweight", version, about, propagate_version = true, max_term_width = 110)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

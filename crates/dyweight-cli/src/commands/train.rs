@@ -10,7 +10,8 @@ use dyweight::models::features::{FashionFeatures, FeatureMap};
 use dyweight::report::{LossCurve, coefficients};
 use dyweight::spec::{Budget, LoadedModel, ScheduleSpec, TrainPlan, TrainSpec};
 use dyweight::train::{
-    Event, Files, Iteration, Loss, Noise, Parameters, ScaleMode, Session, Targets, Trace, Training, remove_state,
+    Event, Files, Iteration, Loss, Noise, Parameters, ScaleMode, Session, Snapshot, Targets, Trace, Training,
+    remove_state,
 };
 use dyweight::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -214,6 +215,11 @@ impl TrainArgs {
             ("sigma-max", grid.sigma_max),
             ("shift", grid.shift),
         ];
+        // Nor has TOML, in which the run is written down, larger integers.
+        if let Some(seed) = own.seed.filter(|seed| i64::try_from(*seed).is_err()) {
+            let expected = format!("must be at most {}", i64::MAX);
+            return Err(Error::BadValue { name: "seed", value: seed.to_string(), expected });
+        }
         match all.into_iter().find_map(|(name, v)| Some((name, v.filter(|v| !v.is_finite())?))) {
             Some((name, value)) => {
                 let expected = "must be a finite number".into();
@@ -346,6 +352,10 @@ impl<'j> Job<'j> {
                 hint: "--resume continues it, --overwrite starts anew".into(),
             });
         }
+        // A state that cannot be continued is refused before anything beside it is written.
+        if args.resume && Files::beside(&out).state.exists() {
+            Snapshot::read(&Files::beside(&out).state, &identity, plan.parameters.values.len())?;
+        }
         Ok(Self { model, plan, out, identity, resolved })
     }
 
@@ -388,10 +398,12 @@ impl<'j> Job<'j> {
     {
         let model: &dyn Model = &*self.model.model;
         let plan = &self.plan;
+        let between = snapshot_interval(args.snapshot_seconds)?;
         // Outputs are tried before the long work, and after everything that can still be refused.
         self.write_config()?;
         if let Some(path) = &args.trace {
             TensorFile::default().write(path)?;
+            std::fs::remove_file(path).map_err(|e| Error::io("write", path, e))?;
         }
         let started = Instant::now();
         let mut run =
@@ -400,7 +412,7 @@ impl<'j> Job<'j> {
         let files = Files::beside(&self.out);
         let mut trace = args.trace.as_ref().map(|_| Trace::start(&run));
         let (mut session, resumed) = Session::open(&mut run, files.clone(), &self.identity, args.resume)?;
-        if let Some(between) = snapshot_interval(args.snapshot_seconds)? {
+        if let Some(between) = between {
             session = session.snapshots_every(between);
         }
         if resumed {

@@ -80,6 +80,10 @@ impl Schedule {
             }
             Schedule::TimeUniform { rho } => {
                 let map = vp::VpTime::fitted(sigma_min, sigma_max);
+                if !map.rises() {
+                    let expected = format!("too large for the time-uniform rule up to sigma-max = {sigma_max}");
+                    return Err(bad("sigma-min", sigma_min, &expected));
+                }
                 power_grid(steps, 1.0, vp::EPSILON, check_rho(*rho)?).iter().map(|t| map.sigma(*t)).collect()
             }
             Schedule::Discrete { table, rho } => {

@@ -27,6 +27,11 @@ impl VpTime {
         Self { beta_d, beta_min: high - beta_d / 2.0 }
     }
 
+    /// True if σ rises with t all the way to t = 1, which a large σ_min under a small σ_max prevents.
+    pub fn rises(&self) -> bool {
+        self.beta_min > 0.0 && self.beta_min + self.beta_d > 0.0
+    }
+
     /// σ(t).
     pub fn sigma(&self, t: f64) -> f64 {
         (self.beta_d * t * t / 2.0 + self.beta_min * t).exp_m1().sqrt()
