@@ -83,7 +83,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds; the fastest counts")
     parser.add_argument("--batch-degrees", action="store_true")
     parser.add_argument("--f32", action="store_true")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     points = []
     for cell in args.cells:

@@ -79,17 +79,16 @@ impl Series {
     }
 
     fn draw_bars(&self, canvas: &mut Canvas, frame: &Frame) {
-        let pen = Stroke::solid(self.colour, 0.9);
+        let mut bars = Vec::new();
         for ((x, y), error) in self.points.iter().zip(&self.errors) {
-            let (at, above) = (frame.at((*x, *y)), frame.at((*x, y + error)));
+            let (x, above) = frame.at((*x, y + error));
             // On a logarithmic axis the lower end may have no place: the bar then runs to the edge.
-            let below = frame.at((*x, y - error)).1;
+            let below = frame.at((0.0, y - error)).1;
             let below = if below.is_finite() { below } else { frame.plot.bottom() };
-            canvas.line((at.0, above.1), (at.0, below), pen);
-            for end in [above.1, below] {
-                canvas.line((at.0 - 2.0, end), (at.0 + 2.0, end), pen);
-            }
+            bars.push([(x, above), (x, below)]);
+            bars.extend([above, below].map(|end| [(x - 2.0, end), (x + 2.0, end)]));
         }
+        canvas.segments(&bars, Stroke::solid(self.colour, 0.9));
     }
 
     fn draw_band(&self, canvas: &mut Canvas, frame: &Frame) {

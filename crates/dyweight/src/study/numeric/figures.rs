@@ -1,7 +1,8 @@
 //! The paper's figures: error against complexity and against steps, and all panels of the appendix.
 //!
 //! Dashed lines with hollow marks are the standard methods, solid ones the optimised; the dotted line is the teacher.
-//! A third figure, which the paper does not have, adds the optimised weights on fresh problems.
+//! A third figure, which the paper does not have, shows by how much fitting divides the error: on the problem the
+//! weights were fitted to, and on a fresh one.
 
 use super::record::{Cell, Record, Stat};
 use crate::error::Result;
@@ -17,15 +18,14 @@ pub(super) fn write(records: &[Record], outdir: &Path) -> Result<Vec<PathBuf>> {
     let degrees: BTreeSet<usize> = records.iter().map(|r| r.cell.degree).collect();
     let steps: BTreeSet<usize> = records.iter().map(|r| r.cell.steps).collect();
     let (main_steps, main_degree) = (middle(&steps, MAIN.0), middle(&degrees, MAIN.1));
-    let pair = |lines: Lines| {
-        let panels = [Slice::Steps(main_steps), Slice::Degree(main_degree)].map(|slice| panel(records, slice, lines));
-        panels.into_iter().fold(Figure::new(2, (222.0, 196.0)).legend_below(), Figure::with)
+    let pair = |panel: fn(&[Record], Slice) -> LineChart| {
+        let panels = [Slice::Steps(main_steps), Slice::Degree(main_degree)].map(|slice| panel(records, slice));
+        panels.into_iter().fold(Figure::new(2, (222.0, 236.0)).legend_below(), Figure::with)
     };
     let slices = steps.iter().map(|s| Slice::Steps(*s)).chain(degrees.iter().map(|k| Slice::Degree(*k)));
-    let all = slices.fold(Figure::new(4, (190.0, 172.0)).legend_below(), |figure, slice| {
-        figure.with(panel(records, slice, Lines::Paper))
-    });
-    let figures = [("main", pair(Lines::Paper)), ("appendix", all), ("fresh", pair(Lines::Fresh))];
+    let all =
+        slices.fold(Figure::new(4, (190.0, 196.0)).legend_below(), |figure, slice| figure.with(errors(records, slice)));
+    let figures = [("main", pair(errors)), ("appendix", all), ("fresh", pair(gains))];
     let mut files = Vec::new();
     for (name, figure) in figures {
         let stem = outdir.join(name);
@@ -70,61 +70,79 @@ impl Slice {
     }
 }
 
-/// Which lines a panel has.
-#[derive(Clone, Copy, PartialEq)]
-enum Lines {
-    /// Standard, optimised, teacher.
-    Paper,
-    /// Optimised on their own problems and on fresh ones, against standard on fresh ones.
-    Fresh,
-}
-
-fn panel(records: &[Record], slice: Slice, lines: Lines) -> LineChart {
-    let (title, x_label) = slice.words();
-    let shown: Vec<&Record> = records.iter().filter(|r| slice.contains(r.cell)).collect();
-    let ticks: BTreeSet<u64> = shown.iter().map(|r| slice.x(r.cell) as u64).collect();
-    let ticks: Vec<f64> = ticks.into_iter().map(|v| v as f64).collect();
-    let mut chart = LineChart::new(title, Axis::linear(x_label).ticks(&ticks), Axis::log("relative error"));
-    chart.legend = false;
-    let orders: BTreeSet<usize> = shown.iter().map(|r| r.cell.order).collect();
-    for order in &orders {
-        let line = |pick: fn(&Record) -> &[f64], dash| curve(&shown, slice, *order, pick).dash(dash);
-        chart = match lines {
-            Lines::Paper => chart.with(line(|r| &r.standard, Dash::Dashed)).with(line(|r| &r.optimised, Dash::Solid)),
-            Lines::Fresh => chart
-                .with(line(|r| &r.fresh_standard, Dash::Dashed))
-                .with(Series { width: 1.0, ..line(|r| &r.fresh, Dash::Dotted).marker(Marker::None) })
-                .with(line(|r| &r.optimised, Dash::Solid)),
-        };
+/// Standard, optimised and teacher errors.
+fn errors(records: &[Record], slice: Slice) -> LineChart {
+    let view = View::new(records, slice);
+    let mut chart = view.chart(Axis::log("relative error"));
+    for order in &view.orders {
+        chart = chart.with(view.curve(*order, |r| &r.standard).dash(Dash::Dashed));
+        chart = chart.with(view.curve(*order, |r| &r.optimised));
     }
-    legend(chart.with(teacher(&shown, slice)), &orders, lines)
-}
-
-fn curve(shown: &[&Record], slice: Slice, order: usize, pick: fn(&Record) -> &[f64]) -> Series {
-    let of_order = shown.iter().filter(|r| r.cell.order == order);
-    let stats: Vec<(f64, Stat)> = of_order.map(|r| (slice.x(r.cell), Stat::of(pick(r)))).collect();
-    let points: Vec<Point> = stats.iter().map(|(x, s)| (*x, s.mean)).collect();
-    Series::new("", order - 1, points).errors(stats.iter().map(|(_, s)| s.se).collect())
-}
-
-fn teacher(shown: &[&Record], slice: Slice) -> Series {
-    let mut points: Vec<Point> = shown.iter().map(|r| (slice.x(r.cell), Stat::of(&r.teacher).mean)).collect();
+    let mut points: Vec<Point> = view.shown.iter().map(|r| (slice.x(r.cell), Stat::of(&r.teacher).mean)).collect();
     points.dedup();
-    Series { colour: INK, ..Series::new("teacher", 0, points).marker(Marker::None).dash(Dash::Dotted) }
+    let teacher = Series { points, ..pattern("teacher", Dash::Dotted) };
+    view.legend(chart, [pattern("standard", Dash::Dashed), pattern("optimised", Dash::Solid), teacher])
 }
 
-/// Lines without data, for a legend that names colours and patterns once.
-fn legend(mut chart: LineChart, orders: &BTreeSet<usize>, lines: Lines) -> LineChart {
-    for order in orders {
-        chart = chart.with(Series::new(format!("AB-{order}"), order - 1, Vec::new()));
+/// By how much fitting divides the mean error, on own and on fresh problems.
+fn gains(records: &[Record], slice: Slice) -> LineChart {
+    let view = View::new(records, slice);
+    let mut chart = view.chart(Axis::log("error divided by"));
+    for order in &view.orders {
+        chart = chart.with(view.ratio(*order, |r| (&r.standard, &r.optimised)));
+        chart = chart.with(view.ratio(*order, |r| (&r.fresh_standard, &r.fresh)).dash(Dash::Dashed));
     }
-    let pattern =
-        |name: &str, dash| Series { colour: INK, ..Series::new(name, 0, Vec::new()).dash(dash).marker(Marker::None) };
-    let names: &[(&str, Dash)] = match lines {
-        Lines::Paper => &[("standard", Dash::Dashed), ("optimised", Dash::Solid)],
-        Lines::Fresh => {
-            &[("standard", Dash::Dashed), ("optimised", Dash::Solid), ("optimised, fresh problem", Dash::Dotted)]
-        }
-    };
-    names.iter().fold(chart, |chart, (name, dash)| chart.with(pattern(name, *dash)))
+    let fresh = pattern("same weights, fresh problem", Dash::Dashed);
+    view.legend(chart, [pattern("fitted problem", Dash::Solid), fresh])
+}
+
+/// A line without data, for a legend that names colours and patterns once.
+fn pattern(name: &str, dash: Dash) -> Series {
+    Series { colour: INK, ..Series::new(name, 0, Vec::new()).dash(dash).marker(Marker::None) }
+}
+
+/// What one panel shows.
+struct View<'a> {
+    slice: Slice,
+    shown: Vec<&'a Record>,
+    orders: BTreeSet<usize>,
+}
+
+impl<'a> View<'a> {
+    fn new(records: &'a [Record], slice: Slice) -> Self {
+        let shown: Vec<&Record> = records.iter().filter(|r| slice.contains(r.cell)).collect();
+        let orders = shown.iter().map(|r| r.cell.order).collect();
+        Self { slice, shown, orders }
+    }
+
+    fn chart(&self, y: Axis) -> LineChart {
+        let (title, x_label) = self.slice.words();
+        let mut ticks: Vec<f64> = self.shown.iter().map(|r| self.slice.x(r.cell)).collect();
+        ticks.dedup();
+        LineChart { legend: false, ..LineChart::new(title, Axis::linear(x_label).ticks(&ticks), y) }
+    }
+
+    fn of_order(&self, order: usize) -> impl Iterator<Item = (f64, &Record)> {
+        let of_order = self.shown.iter().filter(move |r| r.cell.order == order);
+        of_order.map(|r| (self.slice.x(r.cell), *r))
+    }
+
+    /// Means with their standard errors.
+    fn curve(&self, order: usize, pick: fn(&Record) -> &[f64]) -> Series {
+        let points = self.of_order(order).map(|(x, r)| (x, Stat::of(pick(r)).mean)).collect();
+        let errors = self.of_order(order).map(|(_, r)| Stat::of(pick(r)).se).collect();
+        Series::new("", order - 1, points).errors(errors)
+    }
+
+    /// Ratios of means.
+    fn ratio(&self, order: usize, pick: fn(&Record) -> (&[f64], &[f64])) -> Series {
+        let ratio = |(above, below): (&[f64], &[f64])| Stat::of(above).mean / Stat::of(below).mean;
+        let points = self.of_order(order).map(|(x, r)| (x, ratio(pick(r)))).collect();
+        Series::new("", order - 1, points)
+    }
+
+    fn legend<const N: usize>(&self, chart: LineChart, patterns: [Series; N]) -> LineChart {
+        let orders = self.orders.iter().map(|order| Series::new(format!("AB-{order}"), order - 1, Vec::new()));
+        orders.chain(patterns).fold(chart, LineChart::with)
+    }
 }

@@ -88,7 +88,9 @@ impl Store {
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(|e| Error::io("read", &path, e))?;
         let (header, records, sound) = parse(&path, &text)?;
-        file.set_len(sound as u64).map_err(|e| Error::io("truncate", &path, e))?;
+        if sound < text.len() {
+            file.set_len(sound as u64).map_err(|e| Error::io("truncate", &path, e))?;
+        }
         let mut store = Self { path, file, records };
         match header {
             Some(header) => refuse_other(&store.path, &header.settings, settings)?,
