@@ -1,6 +1,7 @@
 //! Plain descriptions, and the only place where names and files become objects.
 
 pub mod budget;
+pub mod features;
 pub mod learned;
 pub mod model;
 pub mod schedule;
@@ -9,6 +10,7 @@ pub mod solver;
 pub mod train;
 
 pub use budget::Budget;
+pub use features::feature_loss;
 pub use learned::Learned;
 pub use model::{LoadedModel, ModelSpec};
 pub use schedule::ScheduleSpec;

@@ -64,6 +64,11 @@ impl<'s, 't> Session<'s, 't> {
         self
     }
 
+    /// Iterations made so far.
+    pub fn iteration(&self) -> usize {
+        self.run.iteration
+    }
+
     /// Runs to the end, showing every iteration; `Break` stops at that iteration with the state saved.
     pub fn run(mut self, show: &mut dyn FnMut(&Iteration, &Training<'t>) -> ControlFlow<()>) -> Result<()> {
         while !self.run.is_finished() {

@@ -1,0 +1,51 @@
+//! `dyweight train`.
+
+mod job;
+mod options;
+mod result;
+mod show;
+
+pub use options::TrainArgs;
+
+use crate::args::ModelArgs;
+use crate::ui;
+use dyweight::{Error, Result};
+use job::Job;
+
+/// Runs the command.
+pub fn run(args: &TrainArgs) -> Result<()> {
+    args.check_numbers()?;
+    let args = args.over_config()?;
+    args.check_names()?;
+    ui::set_threads(args.threads)?;
+    let needed = |what: &str| Error::Conflict { problem: format!("{what} is missing"), hint: format!("give --{what}") };
+    let name = args.model.clone().ok_or_else(|| needed("model"))?;
+    let out = args.out.clone().ok_or_else(|| needed("out"))?;
+    let budgets = args.budgets()?;
+    let spec = args.spec()?;
+    let (shape, config, conv) = (args.shape.clone(), args.model_config.clone(), args.conv.clone());
+    let model_args = ModelArgs { model: name, shape, config, conv };
+    let model = model_args.spec(None)?.build()?;
+    let jobs = budgets
+        .iter()
+        .map(|budget| Job::new(&args, &spec, &model, *budget, budgets.len(), &out))
+        .collect::<Result<Vec<_>>>()?;
+    let validation = jobs[0].targets(&spec, "validation", &args)?;
+    let training = jobs[0].targets(&spec, "training", &args)?;
+    for job in &jobs {
+        if args.resume && job.is_finished() {
+            eprintln!("{} is finished already", job.out.display());
+            continue;
+        }
+        // Targets serve all budgets unless the teacher follows the student's grid.
+        match job.shares_targets() {
+            true => job.run(&args, &spec, (&training, &validation))?,
+            false => {
+                let (training, validation) =
+                    (job.targets(&spec, "training", &args)?, job.targets(&spec, "validation", &args)?);
+                job.run(&args, &spec, (&training, &validation))?;
+            }
+        }
+    }
+    Ok(())
+}

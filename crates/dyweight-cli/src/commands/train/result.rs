@@ -1,0 +1,90 @@
+//! What training leaves behind: the solver file, its figures, and a line for the person or program that asked.
+
+use super::job::Job;
+use super::options::TrainArgs;
+use crate::ui;
+use dyweight::checkpoint::SolverFile;
+use dyweight::checkpoint::solver_file::{ModelIdentity, Parts};
+use dyweight::report::{LossCurve, coefficients};
+use dyweight::spec::TrainSpec;
+use dyweight::train::{Files, Training};
+use dyweight::{Error, Result};
+use serde_json::{Value, json};
+
+impl Job<'_> {
+    /// The solver file of a finished run.
+    pub fn solver_file(&self, spec: &TrainSpec, run: &Training<'_>, baseline: Option<f64>) -> Result<SolverFile> {
+        let result = run.result();
+        let mut file = SolverFile::new(Parts {
+            weights: result.rows(),
+            time_scale: result.scales(),
+            afs: self.plan.student.afs,
+            time_shift: result.time_shift(),
+            prediction: self.model.model.prediction(),
+            schedule: self.plan.schedule.clone(),
+            range: self.plan.range,
+            nfe: self.plan.nfe,
+        })?;
+        file.guidance = spec.guidance;
+        file.model = ModelIdentity { name: self.model.name.clone(), sha256: Some(self.model.sha256.clone()) };
+        let recipe = run.recipe();
+        let mut facts = json!({
+            "teacher": spec.teacher.as_deref().unwrap_or("ipndm"),
+            "loss": spec.loss.as_deref().unwrap_or("l2"),
+            "init": spec.init.as_deref().unwrap_or("ab"),
+            "iterations": run.iteration, "pairs_per_iteration": recipe.pairs, "lr": recipe.rate.base,
+            "seed": spec.seed.unwrap_or(0),
+        });
+        if let Some(guard) = &run.guard {
+            facts["validation_loss"] = json!(guard.best_loss);
+            facts["initial_loss"] = json!(guard.initial_loss);
+            facts["ipndm_loss"] = json!(baseline);
+            facts["rollbacks"] = json!(guard.rollbacks);
+        }
+        if let Value::Object(facts) = facts {
+            file.training = facts;
+        }
+        Ok(file)
+    }
+
+    /// The loss curve and the coefficients beside the solver file: `solver.loss.svg`, `solver.weights.svg` and their PNGs.
+    pub fn draw(&self, files: &Files, file: &SolverFile, baseline: Option<f64>) -> Result<()> {
+        let text = std::fs::read_to_string(&files.log).map_err(|e| Error::io("read", &files.log, e))?;
+        let mut curve = LossCurve { baseline: baseline.map(|b| ("iPNDM".into(), b)), ..LossCurve::default() };
+        for line in text.lines() {
+            let facts: Value = serde_json::from_str(line).unwrap_or_default();
+            let iteration = facts["iteration"].as_f64().unwrap_or(0.0);
+            curve.training.extend(facts["loss"].as_f64().map(|l| (iteration, l)));
+            curve.validation.extend(facts["validation"].as_f64().map(|l| (iteration, l)));
+        }
+        let title = format!("{}: {} calls", self.model.name, self.plan.nfe);
+        curve.figure(&title).draw()?.write(&self.out.with_extension("loss"))?;
+        coefficients(&title, &file.weights, &file.time_scale).draw()?.write(&self.out.with_extension("weights"))
+    }
+
+    pub fn report(&self, args: &TrainArgs, run: &Training<'_>, baseline: Option<f64>, seconds: f64) {
+        let guard = run.guard.as_ref();
+        if args.json {
+            ui::print_json(&json!({
+                "out": self.out, "nfe": self.plan.nfe, "iterations": run.iteration, "seconds": seconds,
+                "validation_loss": guard.map(|g| g.best_loss), "initial_loss": guard.map(|g| g.initial_loss),
+                "ipndm_loss": baseline, "rollbacks": guard.map(|g| g.rollbacks),
+            }));
+            return;
+        }
+        let iterations = run.iteration;
+        eprint!("{} calls: {iterations} iterations in {}", self.plan.nfe, ui::duration(seconds));
+        if let (Some(guard), Some(baseline)) = (guard, baseline) {
+            let ratio = baseline / guard.best_loss;
+            eprint!("; validation loss {:.3e}, iPNDM {baseline:.3e} ({ratio:.1}x)", guard.best_loss);
+            if guard.best_loss >= guard.initial_loss {
+                eprint!("; training found nothing better than its start, which is what was written");
+            }
+            if guard.rollbacks > 0 {
+                eprint!("; rolled back {} times", guard.rollbacks);
+            }
+        }
+        eprintln!();
+        ui::print(&self.out.display().to_string());
+    }
+}
