@@ -36,7 +36,8 @@ impl Shift {
 
     /// σ(u).
     pub fn sigma(self, u: f64) -> f64 {
-        self.0 * u / (1.0 + (self.0 - 1.0) * u)
+        // s·u/(1 + (s−1)u), written so that both ends are exact.
+        u / (u + (1.0 - u) / self.0)
     }
 }
 
