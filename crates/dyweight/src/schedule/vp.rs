@@ -27,9 +27,10 @@ impl VpTime {
         Self { beta_d, beta_min: high - beta_d / 2.0 }
     }
 
-    /// True if σ rises with t all the way to t = 1, which a large σ_min under a small σ_max prevents.
+    /// True if σ rises with t from ε to 1, which a large σ_min under a small σ_max prevents. The rate β_min + β_d t is linear, so its
+    /// ends decide; β_min itself may be negative, as for the usual 0.002 to 80.
     pub fn rises(&self) -> bool {
-        self.beta_min > 0.0 && self.beta_min + self.beta_d > 0.0
+        [EPSILON, 1.0].iter().all(|t| self.beta_min + self.beta_d * t > 0.0)
     }
 
     /// σ(t).
@@ -47,6 +48,14 @@ impl VpTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn usual_ranges_rise_and_narrow_ones_do_not() {
+        for (low, high) in [(0.002, 80.0), (0.01, 50.0), (0.02, 1.0), (1e-4, 1000.0)] {
+            assert!(VpTime::fitted(low, high).rises(), "{low} to {high}");
+        }
+        assert!(!VpTime::fitted(0.3, 2.0).rises());
+    }
 
     #[test]
     fn the_fit_of_the_edm_range() {
