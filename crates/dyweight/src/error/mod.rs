@@ -156,8 +156,29 @@ impl Error {
             }
             Error::Conflict { hint, .. } => Some(hint.clone()),
             Error::Malformed { problem, .. } => problem.hint(),
-            _ => None,
+            Error::BadValue { name, .. } => Some(format!("change --{name}, or the key '{name}' of the configuration")),
+            Error::GridNotDecreasing { .. } => Some("list noise levels from the largest to the smallest".into()),
+            Error::Shape { .. } => {
+                Some("the parts do not belong together: check the file and the options that name it".into())
+            }
+            Error::NotFinite { .. } => Some("NaN and infinity are refused: the file may be damaged".into()),
+            Error::Diverged { .. } => Some("try more steps, another solver, or levels inside the model's range".into()),
+            Error::Io { source, .. } => io_hint(source.kind()).map(String::from),
+            Error::NoSuchBudget { .. } | Error::Cancelled => None,
         }
+    }
+}
+
+fn io_hint(kind: std::io::ErrorKind) -> Option<&'static str> {
+    use std::io::ErrorKind;
+    match kind {
+        ErrorKind::NotFound => Some("does it exist, and the directory it is in?"),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Some("choose a place you may read and write"),
+        ErrorKind::StorageFull => {
+            Some("the disk is full: nothing half-written was left, free some space and run again")
+        }
+        ErrorKind::NotADirectory => Some("a part of the path is a file, not a directory"),
+        _ => None,
     }
 }
 

@@ -91,8 +91,8 @@ pub fn run(args: &SampleArgs) -> Result<()> {
     let model = args.model.spec(noise.sample_shape())?.build()?;
     let learned = args.weights.as_deref().map(Learned::open).transpose()?;
     let solver = setup::solver(args, learned.as_ref(), model.model.prediction())?;
-    let setup = Setup::new(args, &model, &*solver, learned.as_ref())?;
     noise.condition(args, &[0], &*model.model)?;
+    let setup = Setup::new(args, &model, &*solver, learned.as_ref())?;
     let mut output = Output::open(args, &model, &noise, &setup)?;
     let started = Instant::now();
     let made = sample_all(args, &model, &noise, &setup, &mut output)?;
