@@ -372,6 +372,12 @@ fn samples_go_to_files_and_only_data_to_stdout() {
     assert_eq!(trajectory.tensor("trajectory").unwrap().shape(), [5, 16, 2, 1, 1]);
     assert_eq!(trajectory.tensor("sigmas").unwrap().shape(), [4]);
     assert_eq!(trajectory.metadata["nfe"], "4");
+    for shift in [0.08, 0.2, 0.41, 1.15, 3.0] {
+        place.works(&format!("sample --model mixture-flow --nfe 4 --shift {shift}"));
+    }
+    for schedule in ["karras", "logsnr", "time-uniform"] {
+        place.works(&format!("sample --model mixture --nfe 4 --schedule {schedule}"));
+    }
     let warned = place.works("sample --model mixture --weights preset:cifar10-nfe3");
     assert!(warned.stderr.contains("warning: ") && warned.stdout.is_empty(), "{warned:?}");
 }

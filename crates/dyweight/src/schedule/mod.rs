@@ -70,7 +70,9 @@ impl Schedule {
             return explicit(sigmas, steps);
         }
         if let Schedule::Flow { shift } = self {
-            return Grid::new((0..=steps).map(|i| shift.sigma(1.0 - i as f64 / steps as f64)).collect());
+            // The first is 1 whatever the shift; rounding can leave it a little above, where no velocity model goes.
+            let later = (1..=steps).map(|i| shift.sigma(1.0 - i as f64 / steps as f64));
+            return Grid::new(std::iter::once(1.0).chain(later).collect());
         }
         check_range(sigma_min, sigma_max)?;
         let mut sigmas = match self {
