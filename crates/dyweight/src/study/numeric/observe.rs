@@ -66,6 +66,25 @@ pub(super) fn observations(records: &[Record]) -> Vec<Observation> {
     vec![hierarchy(&table), growth(&table), gap(&table), teacher(&table)]
 }
 
+/// What remains of the gain on fresh problems, in words. Gains are compared as logarithms, so that halving an error
+/// counts the same wherever it starts.
+pub(super) fn remaining(records: &[Record]) -> String {
+    let mean = |values: &[f64]| Stat::of(values).mean;
+    let excess = records.iter().map(|r| mean(&r.fresh) / mean(&r.optimised));
+    let gain = |above: &[f64], below: &[f64]| libm::log(mean(above) / mean(below));
+    let share = records.iter().map(|r| 100.0 * gain(&r.fresh_standard, &r.fresh) / gain(&r.standard, &r.optimised));
+    format!(
+        "On fresh problems the error of the fitted weights is {} times what it was on their own (median; {} to {}), and \
+         {} % of the gain, measured by its logarithm, remains (median; {} % to {} %).",
+        median(excess.clone()),
+        digits(excess.clone().fold(f64::INFINITY, f64::min)),
+        digits(excess.fold(0.0, f64::max)),
+        median(share.clone()),
+        digits(share.clone().fold(f64::INFINITY, f64::min)),
+        digits(share.fold(f64::NEG_INFINITY, f64::max)),
+    )
+}
+
 /// Pairs of cells that differ in one coordinate only, as neighbours in the grid.
 fn neighbours(table: &Table, along: fn(&Cell) -> usize, across: fn(&Cell) -> (usize, usize)) -> Vec<(&Means, &Means)> {
     let mut cells: Vec<(&Cell, &Means)> = table.iter().collect();

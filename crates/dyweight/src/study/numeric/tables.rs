@@ -1,6 +1,6 @@
 //! What is written beside the figures: CSV and JSON for programs, markdown for readers.
 
-use super::observe::{Observation, digits};
+use super::observe::{Observation, digits, remaining};
 use super::options::Settings;
 use super::record::{Record, Stat};
 use super::run::TEACHER_STEPS;
@@ -82,13 +82,13 @@ fn markdown(records: &[Record], settings: &Settings, observations: &[Observation
     let mut out = format!(
         "# Numerical study of solver coefficients\n\n\
          y' = y*'(t) + A·(y − y*(t)) on [0, 1], y* a random polynomial of degree K in {} dimensions, A = G − ½I with \
-         entries of G of {} 0.1/√D. Adams–Bashforth methods with S uniform steps from {} exact states: classical \
+         entries of G of {} 0.1/√D. Adams–Bashforth methods with S uniform steps from {}: classical \
          (standard) weights, and weights for each step fitted to one problem by {} iterations of Adam (rate {}) on the \
          {} of the terminal error. Errors are ‖y(1) − y*(1)‖/‖y*(1)‖, mean ± standard error over {} problems (seed {}). \
          The teacher is AB-4 with {TEACHER_STEPS} steps.\n\n",
         s.dims,
         if s.coupling == super::Coupling::Std { "standard deviation" } else { "variance" },
-        if s.startup == super::Startup::Order { "as many as the order" } else { "four" },
+        if s.startup == super::Startup::Order { "as many exact states as the order" } else { "four exact states" },
         s.iterations,
         s.lr,
         if s.loss == super::Loss::Mse { "mean square" } else { "norm" },
@@ -99,7 +99,7 @@ fn markdown(records: &[Record], settings: &Settings, observations: &[Observation
     for (index, o) in observations.iter().enumerate() {
         let _ = writeln!(out, "{}. *{}* — **{}**: {}", index + 1, o.claim, o.verdict(), o.found);
     }
-    out.push_str(CAVEAT);
+    let _ = writeln!(out, "{CAVEAT}{}", remaining(records));
     out.push_str("\n## Numbers\n\n| K | S | order | standard | optimised | same weights, fresh problem | standard, fresh problem | teacher |\n");
     out.push_str("|---|---|---|---|---|---|---|---|\n");
     for record in records {
@@ -117,4 +117,4 @@ const CAVEAT: &str = "\n## What is learned and what is fitted\n\n\
     The optimised errors are in-sample: the weights were fitted to the very trajectory they are judged on, with one \
     trajectory to fit. The columns for fresh problems run the same weights on another random problem of the same kind. \
     What remains of the gain there is what the weights have learned about such problems; the rest was fitted to one \
-    of them.\n";
+    of them. ";
