@@ -113,7 +113,7 @@ class UNet(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--what", choices=["forward", "gradient"], default="forward")
+    parser.add_argument("--what", choices=["forward", "gradient", "train"], default="forward")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
@@ -135,8 +135,21 @@ def main():
         inputs = x.clone().requires_grad_(True), noise.clone().requires_grad_(True)
         torch.autograd.grad(net(*inputs), inputs, cotangent)
 
-    run = {"forward": forward, "gradient": gradient}[options.what]
-    run()
+    def train():
+        """One training iteration as the reference makes it: 35 teacher calls, 5 student calls kept for the gradient."""
+        weights = torch.ones(5, requires_grad=True)
+        with torch.no_grad():
+            target = x
+            for _ in range(35):
+                target = 0.9 * target + 0.1 * net(target, noise)
+        state = x
+        for weight in weights:
+            state = (1 - 0.1 * weight) * state + 0.1 * weight * net(state, noise)
+        torch.autograd.grad(((state - target) ** 2).mean(), weights)
+
+    run = {"forward": forward, "gradient": gradient, "train": train}[options.what]
+    if options.what != "train":
+        run()
     times, cpu = [], time.process_time()
     for _ in range(options.runs):
         start = time.perf_counter()
