@@ -22,6 +22,10 @@ pub fn run(args: &TrainArgs) -> Result<()> {
     let name = args.model.clone().ok_or_else(|| needed("model"))?;
     let out = args.out.clone().ok_or_else(|| needed("out"))?;
     let budgets = args.budgets()?;
+    if budgets.len() > 1 && args.trace.is_some() {
+        let (problem, hint) = ("a trace belongs to one budget".into(), "train the budgets one by one".into());
+        return Err(Error::Conflict { problem, hint });
+    }
     let spec = args.spec()?;
     let (shape, config, conv) = (args.shape.clone(), args.model_config.clone(), args.conv.clone());
     let model_args = ModelArgs { model: name, shape, config, conv };
