@@ -7,6 +7,7 @@
 
 mod args;
 mod commands;
+mod files;
 mod ui;
 
 use clap::{Parser, Subcommand};

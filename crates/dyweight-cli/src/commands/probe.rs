@@ -1,6 +1,7 @@
 //! `dyweight probe`: a model's answers, and their gradients, at given inputs: how to check a conversion against its origin.
 
 use crate::args::ModelArgs;
+use crate::files::batch;
 use crate::ui;
 use clap::Args;
 use dyweight::checkpoint::{StoredTensor, TensorFile};
@@ -139,17 +140,4 @@ fn require_shape(path: &Path, name: &str, tensor: &StoredTensor, expected: &[usi
     }
     let (expected, found) = (expected.to_vec(), tensor.shape().to_vec());
     Err(Error::Shape { what: described(path, name), expected, found })
-}
-
-/// A batch of finite numbers.
-fn batch(path: &Path, name: &str, tensor: &StoredTensor) -> Result<Tensor> {
-    let what = described(path, name);
-    let shape = <[usize; 4]>::try_from(tensor.shape()).ok().filter(|s| !s.contains(&0));
-    let shape = shape.ok_or_else(|| {
-        let found = tensor.shape().to_vec();
-        Error::Shape { what: what.clone(), expected: vec![1, 1, 1, 1], found }
-    })?;
-    let batch = Tensor::new(shape, tensor.to_f64())?;
-    batch.require_finite(&what)?;
-    Ok(batch)
 }

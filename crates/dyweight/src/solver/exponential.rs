@@ -27,7 +27,7 @@ pub enum Predict {
     Noise,
 }
 
-/// Thresholding of data predictions before they are used.
+/// Which prediction a method keeps, and whether data predictions are thresholded first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     pub predict: Predict,
@@ -40,7 +40,7 @@ pub(super) struct Memory {
     lambda: Coeff,
     /// x₀ or n.
     pub value: Sample,
-    /// dx/dσ, from which first-order steps are made in the noise form.
+    /// dx/dσ in the noise form, whose first-order steps are made from it; the data again in the data form.
     slope: Sample,
 }
 

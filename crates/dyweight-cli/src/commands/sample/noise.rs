@@ -2,12 +2,12 @@
 
 use super::SampleArgs;
 use crate::args::unknown;
+use crate::files::batch;
 use dyweight::checkpoint::{Fingerprint, TensorFile};
 use dyweight::denoiser::{Condition, Model};
 use dyweight::noise::Rng;
 use dyweight::spec::Seeds;
 use dyweight::{Error, Result, Tensor};
-use std::path::Path;
 
 /// Unit noise by seed, or given.
 pub enum Noise {
@@ -24,7 +24,11 @@ impl Noise {
             other => return Err(unknown("noise stream", other, &["native", "torch"])),
         };
         match &args.latents {
-            Some(path) => Ok(Noise::Given(read_batch(path, "latents")?)),
+            Some(path) => {
+                let file = TensorFile::read(path)?;
+                let latents = file.tensor("latents").map_err(|p| Error::malformed(path, p))?;
+                Ok(Noise::Given(batch(path, "latents", latents)?))
+            }
             None => Ok(Noise::Seeds { seeds: Seeds::parse(&args.seeds)?.iter().collect(), rng }),
         }
     }
@@ -118,18 +122,4 @@ impl SampleArgs {
             }),
         }
     }
-}
-
-/// A `[n, c, h, w]` batch of finite numbers from a file.
-fn read_batch(path: &Path, name: &str) -> Result<Tensor> {
-    let file = TensorFile::read(path)?;
-    let tensor = file.tensor(name).map_err(|p| Error::malformed(path, p))?;
-    let what = format!("tensor '{name}' in {}", path.display());
-    let shape = <[usize; 4]>::try_from(tensor.shape()).ok().filter(|s| !s.contains(&0));
-    let Some(shape) = shape else {
-        return Err(Error::Shape { what, expected: vec![1, 1, 1, 1], found: tensor.shape().to_vec() });
-    };
-    let batch = Tensor::new(shape, tensor.to_f64())?;
-    batch.require_finite(&what)?;
-    Ok(batch)
 }
