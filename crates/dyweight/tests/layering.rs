@@ -19,7 +19,7 @@ const ORDER: &[&[&str]] = &[
     &["sample"],
     &["checkpoint"],
     &["models"],
-    &["train", "image"],
+    &["train", "metrics", "image"],
     &["report"],
     &["spec"],
     &["study"],

@@ -10,7 +10,7 @@ pub mod solver;
 pub mod train;
 
 pub use budget::Budget;
-pub use features::feature_loss;
+pub use features::FeatureSpec;
 pub use learned::Learned;
 pub use model::{LoadedModel, ModelSpec};
 pub use schedule::ScheduleSpec;

@@ -5,7 +5,7 @@ use super::show::Show;
 use crate::ui;
 use dyweight::checkpoint::{TensorFile, atomic};
 use dyweight::denoiser::Model;
-use dyweight::spec::{Budget, LoadedModel, ScheduleSpec, TrainPlan, TrainSpec, feature_loss};
+use dyweight::spec::{Budget, FeatureSpec, LoadedModel, ScheduleSpec, TrainPlan, TrainSpec};
 use dyweight::train::{Files, Noise, Parameters, ScaleMode, Session, Snapshot, Targets, Trace, Training, remove_state};
 use dyweight::{Error, Result};
 use serde_json::json;
@@ -31,7 +31,7 @@ impl<'j> Job<'j> {
         budgets: usize,
         out: &Path,
     ) -> Result<Self> {
-        let loss = spec.loss(|| feature_loss(model))?;
+        let loss = spec.loss(|| FeatureSpec::default().loss(model.model.shape()))?;
         let schedule: ScheduleSpec = args.schedule.spec();
         let plan = spec.plan(&*model.model, &schedule, budget, loss)?;
         let out = if budgets > 1 { with_suffix(out, &format!("-nfe{}", plan.nfe)) } else { out.to_owned() };
