@@ -4,6 +4,7 @@ pub mod budget;
 pub mod features;
 pub mod learned;
 pub mod model;
+mod outcome;
 pub mod schedule;
 pub mod seeds;
 pub mod solver;

@@ -1,3 +1,5 @@
 //! Named experiments: what they vary, how they run and resume, what they write.
 
+pub mod contest;
+pub mod journal;
 pub mod numeric;

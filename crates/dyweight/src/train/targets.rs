@@ -89,6 +89,7 @@ impl<'t> Targets<'t> {
         match &pairs.noise {
             super::Noise::Stream { seed, purpose } => hash.add(format!("{seed} {purpose}").as_bytes()),
             super::Noise::Given(noise) => hash.add_numbers(noise.data()),
+            super::Noise::Seeds { seeds, rng } => hash.add(format!("{rng:?} {seeds:?}").as_bytes()),
         };
         hash.text()
     }
@@ -112,9 +113,9 @@ impl<'t> Targets<'t> {
             return Ok(states.clone());
         }
         let first = chunk * CHUNK;
-        let last = match &self.pairs.noise {
-            super::Noise::Given(all) => (first + CHUNK).min(all.samples().max(end.min(first + CHUNK))),
-            super::Noise::Stream { .. } => first + CHUNK,
+        let last = match self.pairs.noise.len() {
+            Some(given) => (first + CHUNK).min(given.max(end.min(first + CHUNK))),
+            None => first + CHUNK,
         };
         let states = match self.read(chunk, last - first) {
             Some(states) => states,
@@ -205,7 +206,7 @@ fn digest<'b>(parts: impl Iterator<Item = &'b [u8]>) -> String {
 
 /// Runs `f` over parts of a range: one after the other for a model that fills the machine itself, side by side for one that
 /// does not. Results are in order, and samples are independent, so the split changes nothing.
-pub(super) fn in_parts<T: Send>(
+pub fn in_parts<T: Send>(
     model: &dyn Model,
     range: Range<usize>,
     batch: usize,
