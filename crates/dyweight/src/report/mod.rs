@@ -12,6 +12,7 @@ mod figure;
 mod font;
 mod frame;
 mod heat;
+pub mod html;
 mod learned;
 mod lines;
 mod palette;
@@ -21,7 +22,7 @@ mod svg;
 
 pub use axis::{Axis, Scale};
 pub use bars::{BarChart, BarSeries};
-pub use canvas::{Align, Canvas, Dash, Point, Rect, Stroke, TextStyle, text_width};
+pub use canvas::{Align, Canvas, Dash, Point, Rect, Spot, Stroke, TextStyle, text_width};
 pub use figure::{Figure, Plot};
 pub use frame::{Key, Marker};
 pub use heat::{ColourMap, HeatMap};
