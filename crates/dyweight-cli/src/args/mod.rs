@@ -2,7 +2,9 @@
 
 use clap::Args;
 use dyweight::solver::{Predict, Variant};
-use dyweight::spec::{Budget, ModelSpec, ScheduleSpec, SolverSpec};
+use dyweight::spec::{
+    Budget, FeatureReference, FeatureSpec, LoadedModel, ModelSpec, ScheduleSpec, SolverSpec, reference,
+};
 use dyweight::{Error, Result};
 use std::path::PathBuf;
 
@@ -161,6 +163,37 @@ impl SolverArgs {
             r: self.r,
             threshold: self.threshold,
         })
+    }
+}
+
+/// What a Fréchet distance is taken to, and in which features.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Fréchet distance")]
+pub struct ReferenceArgs {
+    /// Reference statistics: fashion, an .npz file with 'mu' and 'sigma', or none [fashion for the embedded model]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub reference: Option<String>,
+    /// Feature network: fashion or inception [what fits]
+    #[arg(long, value_name = "NAME")]
+    pub features: Option<String>,
+    /// Weights of Inception-v3
+    #[arg(long, value_name = "FILE")]
+    pub inception: Option<PathBuf>,
+    /// How Inception sees an image: edm or pytorch-fid [edm]
+    #[arg(long, value_name = "RULE")]
+    pub resize: Option<String>,
+}
+
+impl ReferenceArgs {
+    /// The library's description of the features.
+    pub fn spec(&self) -> FeatureSpec {
+        let (features, inception) = (self.features.clone(), self.inception.clone());
+        FeatureSpec { features, inception, resize: self.resize.clone() }
+    }
+
+    /// The reference for a model, if it has one.
+    pub fn open(&self, model: &LoadedModel) -> Result<Option<FeatureReference>> {
+        reference(model, self.reference.as_deref(), &self.spec())
     }
 }
 

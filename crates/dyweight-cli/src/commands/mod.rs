@@ -1,10 +1,12 @@
 //! One file per command.
 
 pub mod bench;
+pub mod compare;
 pub mod convert;
 pub mod inspect;
 pub mod list;
 pub mod probe;
+pub mod quickstart;
 pub mod sample;
 pub mod study;
 pub mod train;

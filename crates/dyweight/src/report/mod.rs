@@ -18,6 +18,7 @@ mod lines;
 mod palette;
 mod plane;
 mod raster;
+mod samples;
 mod svg;
 
 pub use axis::{Axis, Scale};
@@ -30,3 +31,4 @@ pub use learned::{LossCurve, coefficients};
 pub use lines::{LineChart, Series};
 pub use palette::{Colour, FAINT, GREY, INK, category, diverging, sequential};
 pub use plane::{Cloud, Field, Paths, Plane};
+pub use samples::samples_in_plane;

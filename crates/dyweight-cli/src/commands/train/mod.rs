@@ -9,6 +9,7 @@ pub use options::TrainArgs;
 
 use crate::args::ModelArgs;
 use crate::ui;
+use dyweight::checkpoint::Lock;
 use dyweight::{Error, Result};
 use job::Job;
 
@@ -34,6 +35,7 @@ pub fn run(args: &TrainArgs) -> Result<()> {
         .iter()
         .map(|budget| Job::new(&args, &spec, &model, *budget, budgets.len(), &out))
         .collect::<Result<Vec<_>>>()?;
+    let _locks = jobs.iter().map(|job| Lock::file(&job.out)).collect::<Result<Vec<_>>>()?;
     let validation = jobs[0].targets(&spec, "validation", &args)?;
     let training = jobs[0].targets(&spec, "training", &args)?;
     for job in &jobs {

@@ -2,12 +2,11 @@
 
 use super::contestant::Contestant;
 use crate::checkpoint::Fingerprint;
+use crate::denoiser::Condition;
 use crate::error::{Error, Result};
-use crate::metrics::frechet::Statistics;
-use crate::models::features::FeatureMap;
 use crate::noise::Rng;
 use crate::spec::budget::Setting;
-use crate::spec::{Budget, LoadedModel, ScheduleSpec, Seeds, SolverSpec};
+use crate::spec::{Budget, FeatureReference, LoadedModel, ScheduleSpec, Seeds, SolverSpec};
 use crate::train::{Noise, Pairs, Teacher};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -30,6 +29,10 @@ pub struct Subject {
 pub struct Entry {
     /// Row of the table.
     pub row: String,
+    /// Column of the table.
+    pub column: String,
+    /// Where the column stands on the axis of a chart.
+    pub x: f64,
     /// Network calls.
     pub nfe: usize,
     /// The solver.
@@ -51,7 +54,7 @@ pub struct Judging {
     /// Its grid.
     pub schedule: ScheduleSpec,
     /// Features and reference statistics of a Fréchet distance, where there are any.
-    pub reference: Option<(Arc<dyn FeatureMap>, Arc<Statistics>)>,
+    pub reference: Option<FeatureReference>,
     /// Samples per network call; changes nothing but memory and speed.
     pub batch: usize,
 }
@@ -68,10 +71,24 @@ pub struct Experiment {
     pub judging: Judging,
 }
 
+impl Entry {
+    /// A cell of a table whose columns are budgets.
+    pub fn new(row: impl Into<String>, nfe: usize, who: Contestant) -> Self {
+        Self { row: row.into(), column: format!("{nfe} calls"), x: nfe as f64, nfe, who, subject: 0 }
+    }
+}
+
 impl Subject {
     /// A model asked for whatever it makes.
     pub fn new(model: Arc<LoadedModel>) -> Self {
         Self { name: model.name.clone(), model, class: None, guidance: None }
+    }
+
+    /// An error unless the model can be asked for the class and guidance.
+    pub fn check(&self) -> Result<()> {
+        let classes = self.model.model.classes();
+        let labels = self.class.map(|c| vec![c]).or((classes > 0).then(|| vec![0]));
+        Condition { labels, guidance: self.guidance }.check(classes)
     }
 
     /// What tells it from every other.
@@ -128,7 +145,7 @@ impl Judging {
     /// What tells one way of judging from another.
     fn identity(&self) -> Value {
         let reference = self.reference.as_ref().map(|(map, statistics)| {
-            json!({ "features": map.name(), "network": map.sha256(), "statistics": statistics.fingerprint() })
+            json!({ "features": map.name(), "network": map.sha256(), "statistics": statistics.statistics().fingerprint() })
         });
         json!({
             "seeds": self.seeds.to_string(), "rng": self.rng, "teacher": tidy(&self.teacher),

@@ -11,11 +11,13 @@ use super::record::Score;
 use crate::checkpoint::SolverFile;
 use crate::denoiser::{Denoiser, Levels, Prediction};
 use crate::error::{Error, Result};
-use crate::metrics::{Features, frechet, psnr, quantised, rmse, squared_errors};
+use crate::metrics::teacher::{psnr, rmse, squared_errors};
+use crate::metrics::{Features, quantise};
+use crate::models::features::FeatureMap;
 use crate::sample::{Plan, sample};
 use crate::schedule::Grid;
 use crate::solver::{DyWeight, Solver, realised_times};
-use crate::spec::Budget;
+use crate::spec::{Budget, FeatureReference};
 use crate::spec::budget::Setting;
 use crate::tensor::Tensor;
 use crate::train::{Targets, in_parts};
@@ -83,6 +85,13 @@ impl Ready {
     }
 }
 
+impl Entry {
+    /// An error unless the solver can make exactly that many calls on the subject.
+    pub fn possible_on(&self, subject: &Subject) -> Result<()> {
+        Ready::of(self, subject).map(drop)
+    }
+}
+
 /// What a part of the samples gave.
 #[derive(Default)]
 struct Part {
@@ -127,12 +136,18 @@ impl Judge<'_> {
         };
         score.rmse = Some(rmse(&whole.errors));
         score.psnr = Some(psnr(&whole.errors));
-        if let Some((map, reference)) = &self.judging.reference {
-            let features = Features { dims: map.dims(), rows: whole.features };
-            score.frechet = Some(frechet::estimate(&features, reference)?);
+        if let Some((map, reference)) = self.reference() {
+            score.frechet = Some(reference.estimate(&Features::from_rows(map.dims(), whole.features)?)?);
         }
         score.slopes = whole.slopes.iter().map(|samples| deviation(samples)).collect();
         Ok((score, whole.pictures))
+    }
+
+    /// Features and statistics, where they are of what the subject makes: all classes of images of that shape.
+    fn reference(&self) -> Option<&FeatureReference> {
+        let subject = self.subject;
+        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.shape() && subject.class.is_none();
+        self.judging.reference.as_ref().filter(|(map, _)| fits(&**map))
     }
 
     fn all(&self, ready: &Ready) -> Result<Part> {
@@ -161,9 +176,9 @@ impl Judge<'_> {
         })?;
         let targets = self.targets.of(range.clone())?;
         let errors = squared_errors(&outcome.samples, &targets[targets.len() - 1])?;
-        let features = match &self.judging.reference {
+        let features = match self.reference() {
             Some((map, _)) => {
-                let features = map.features(&quantised(&outcome.samples))?;
+                let features = map.features(&quantise(&outcome.samples))?;
                 features.data().iter().map(|v| *v as f32).collect()
             }
             None => Vec::new(),

@@ -8,11 +8,15 @@ mod contestant;
 mod experiment;
 mod judge;
 mod learn;
+mod page;
 mod pictures;
 mod record;
 mod run;
+mod view;
 
 pub use contestant::{Contestant, Term};
 pub use experiment::{Entry, Experiment, Judging, Subject};
+pub use page::Style;
 pub use record::{Lesson, Score};
 pub use run::{Results, Watch, read, run};
+pub use view::{Measure, Tally, View};

@@ -1,8 +1,8 @@
 //! What is shown of an entry: its first samples, and the way some of them took.
 
 use crate::error::Result;
-use crate::image::{Image, contact_sheet};
-use crate::report::{Axis, Cloud, Field, Figure, Marker, Paths, Plane, category};
+use crate::image::{Image, contact_sheet, is_image};
+use crate::report::{Figure, samples_in_plane};
 use crate::sample::State;
 use crate::spec::LoadedModel;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,6 @@ const WAYS: usize = 3;
 /// Points drawn of a model in the plane, and ways.
 const POINTS: usize = 2000;
 const PLANE_WAYS: usize = 12;
-/// Half the width of the drawn square.
-const REACH: f64 = 1.1;
 
 /// States of the first samples, `[sample][state]`, with their levels.
 #[derive(Default)]
@@ -29,11 +27,6 @@ pub(super) struct Pictures {
 /// True if samples are points in the plane.
 fn is_plane(shape: [usize; 3]) -> bool {
     shape == [2, 1, 1]
-}
-
-/// Images have one or three channels and more than a few pixels.
-fn is_image([c, h, w]: [usize; 3]) -> bool {
-    (c == 1 || c == 3) && h >= 8 && w >= 8
 }
 
 impl Pictures {
@@ -90,20 +83,9 @@ impl Pictures {
     }
 
     fn plane(&self, title: &str, model: &LoadedModel) -> Figure {
-        let mut plane = Plane::new(title);
-        plane.x = Axis::linear("x").range(-REACH, REACH);
-        plane.y = Axis::linear("y").range(-REACH, REACH);
-        if let Some(density) = model.model.density() {
-            let field = Field::sample((-REACH, REACH), (-REACH, REACH), 160, |x, y| density(&[x, y]));
-            let levels = [0.03, 0.12, 0.3, 0.6].map(|f| f * field.max()).to_vec();
-            plane.field = Some((field, levels));
-        }
-        let points: Vec<_> = self.latest.iter().map(|x| (x[0], x[1])).collect();
-        let name = format!("{} samples", points.len());
-        plane.clouds.push(Cloud { name, points, colour: category(0).fade(0.55), radius: 1.6 });
+        let points = self.latest.iter().map(|x| (x[0], x[1])).collect();
         let ways = self.ways.iter().map(|way| way.iter().map(|(_, x)| (x[0], x[1])).collect()).collect();
-        plane.paths.push(Paths { marker: Marker::None, ..Paths::new("ways of the first", 1, ways) });
-        Figure::single(plane, 420.0, 420.0)
+        samples_in_plane(title, &*model.model, points, ways)
     }
 }
 
