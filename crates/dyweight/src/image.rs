@@ -71,6 +71,15 @@ impl Image {
         Self::new(w, h, c, data.collect())
     }
 
+    /// A batch of one sample `[1, c, h, w]` with values (p − 128)/127.5: what metrics make of an image.
+    pub fn to_sample(&self) -> Tensor {
+        let (c, plane) = (self.channels, self.width * self.height);
+        let mut sample = Tensor::zeros([1, c, self.height, self.width]);
+        let entries = sample.data_mut().iter_mut().enumerate();
+        entries.for_each(|(i, x)| *x = (f64::from(self.data[i % plane * c + i / plane]) - 128.0) / 127.5);
+        sample
+    }
+
     /// Every sample of a batch.
     pub fn from_batch(batch: &Tensor) -> Result<Vec<Self>> {
         let [n, c, h, w] = batch.shape();

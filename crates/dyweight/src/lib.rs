@@ -6,6 +6,7 @@ pub mod coeff;
 pub mod denoiser;
 pub mod error;
 pub mod image;
+pub mod linalg;
 pub mod metrics;
 pub mod models;
 pub mod noise;

@@ -12,7 +12,7 @@ const ORDER: &[&[&str]] = &[
     &["error"],
     &["tensor"],
     &["coeff"],
-    &["noise", "schedule"],
+    &["noise", "linalg", "schedule"],
     &["denoiser"],
     &["path"],
     &["solver"],

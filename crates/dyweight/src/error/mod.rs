@@ -100,6 +100,12 @@ pub enum Error {
         /// The value found.
         value: f64,
     },
+    /// An iteration of linear algebra that did not settle.
+    #[error("{what} did not converge")]
+    NotConverged {
+        /// What was computed.
+        what: &'static str,
+    },
     /// A file whose bytes are not what they should be.
     #[error("{}: {problem}", path.display())]
     Malformed {
@@ -137,7 +143,7 @@ impl Error {
     /// True if the input was wrong, false if a sound run failed.
     pub fn is_users(&self) -> bool {
         match self {
-            Error::Diverged { .. } | Error::Cancelled => false,
+            Error::Diverged { .. } | Error::NotConverged { .. } | Error::Cancelled => false,
             Error::Io { source, .. } => source.kind() != std::io::ErrorKind::StorageFull,
             _ => true,
         }
@@ -164,7 +170,7 @@ impl Error {
             Error::NotFinite { .. } => Some("NaN and infinity are refused: the file may be damaged".into()),
             Error::Diverged { .. } => Some("try more steps, another solver, or levels inside the model's range".into()),
             Error::Io { source, .. } => io_hint(source.kind()).map(String::from),
-            Error::NoSuchBudget { .. } | Error::Cancelled => None,
+            Error::NoSuchBudget { .. } | Error::NotConverged { .. } | Error::Cancelled => None,
         }
     }
 }
