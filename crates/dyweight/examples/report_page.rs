@@ -125,11 +125,11 @@ fn thing(seed: u32, noise: f64) -> dyweight::Result<Image> {
     let mut state = u64::from(seed) * 7919 + 1;
     let pixel = |i: u32| {
         let (x, y) = (f64::from(i % 28) / 13.5 - 1.0, f64::from(i / 28) / 13.5 - 1.0);
-        let body = 1.0 - 2.0 / (1.0 + (-14.0 * (1.0 - (x / a).powi(2) - (y / b).powi(4) - 0.3 * x * y)).exp());
-        let stripes = 0.35 * (9.0 * (x + y * f64::from(seed % 3))).sin() * f64::from(seed % 4);
+        let body = 1.0 / (1.0 + (-9.0 * (1.0 - (x / a).powi(2) - (y / b).powi(4) - 0.3 * x * y)).exp());
+        let stripes = 0.3 * (9.0 * (x + y * f64::from(seed % 3))).sin() * f64::from(seed % 4).min(1.0);
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let speck = (state >> 33) as f64 / f64::from(1u32 << 30) - 1.0;
-        (-body).mul_add(1.0, -1.0) / -2.0 * 2.0 - 1.0 + stripes * 0.4 * body.max(0.0) + 1.6 * noise * speck
+        2.0 * body * (0.75 + stripes) - 1.0 + 1.5 * noise * speck
     };
     Image::from_sample(&(0..28 * 28).map(pixel).collect::<Vec<f64>>(), [1, 28, 28])
 }
