@@ -93,19 +93,18 @@ impl Writer {
         );
         table.columns.iter().for_each(|column| self.column(column));
         self.out.push_str("</tr></thead>\n<tbody>\n");
-        let mut any_best = false;
         for (r, row) in table.rows.iter().enumerate() {
             self.out.push_str("<tr>");
             for (c, cell) in row.iter().enumerate() {
-                let best = table.is_best(r, c);
-                any_best |= best;
-                self.cell(cell, &table.columns[c], c == 0, best);
+                self.cell(cell, &table.columns[c], c == 0, table.is_best(r, c));
             }
             self.out.push_str("</tr>\n");
         }
         self.out.push_str("</tbody>\n</table>\n</div>\n");
-        if any_best {
-            self.line("<p class=\"note\"><span class=\"mark\">◆</span> ", table.best_note(), "</p>");
+        let mark = "<span class=\"mark\">◆</span>";
+        let notes: Vec<String> = table.notes(mark);
+        if !notes.is_empty() {
+            self.line("<p class=\"note\">", &notes.join(" "), "</p>");
         }
         self.out.push_str("</figure>\n");
     }
@@ -196,6 +195,8 @@ impl Writer {
 
     fn film(&mut self, film: &Film) {
         let label = html(&plain(&film.caption));
+        // The whole strip in the text's width if it can be, but no cell smaller than a thumbnail.
+        let room = (680 / film.columns.len().max(1)).clamp(48, 96);
         let _ = write!(
             self.out,
             "<figure class=\"film\">\n<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{label}\">\n\
@@ -209,7 +210,7 @@ impl Writer {
             let _ = write!(self.out, "<tr><th scope=\"row\">{}</th>", html(name));
             for (index, image) in images.iter().enumerate() {
                 let step = film.columns.get(index).map_or_else(|| index.to_string(), Clone::clone);
-                let width = image.width() * magnification(image, 96);
+                let width = image.width() * magnification(image, room);
                 self.out.push_str("<td>");
                 self.picture(&format!("{name}, {step}"), image, &format!(" style=\"width:{width}px\""));
                 self.out.push_str("</td>");

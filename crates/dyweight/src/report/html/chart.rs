@@ -36,9 +36,7 @@ impl Writer {
 
     fn values(&mut self, chart: &Chart) {
         let spots = &chart.wide.spots;
-        // Both drawings note the same values in the same order; if a layout lost one, the wide places must do.
         let narrow = chart.narrow.as_ref().map_or(spots, |n| &n.spots);
-        let narrow = if narrow.len() == spots.len() { narrow } else { spots };
         let kept = thinned(spots);
         if kept.is_empty() {
             return;
@@ -48,8 +46,10 @@ impl Writer {
         let _ = write!(
             self.out,
             "<details class=\"values\"><summary>{}{part} values</summary>\n<div class=\"scroll\" tabindex=\"0\" \
-             role=\"region\" aria-label=\"Values\"><table>\n<tbody>\n",
-            kept.len()
+             role=\"region\" aria-label=\"Values\"><table>\n<thead><tr>{}<th scope=\"col\">Series</th>\
+             <th scope=\"col\">Place</th><th scope=\"col\">Value</th></tr></thead>\n<tbody>\n",
+            kept.len(),
+            if panels { "<th scope=\"col\">Panel</th>" } else { "" }
         );
         for i in kept {
             let (spot, (x, y), (nx, ny)) = (&spots[i], spots[i].at, narrow[i].at);

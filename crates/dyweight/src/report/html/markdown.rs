@@ -71,17 +71,16 @@ fn write_table(out: &mut String, table: &Table) {
     let _ = write!(out, "\n{}\n\n", markdown(&table.caption));
     out.push_str(&line(table.columns.iter().map(heading).collect()));
     out.push_str(&line(table.columns.iter().map(|c| if c.numeric { "--:" } else { "---" }.into()).collect()));
-    let mut any_best = false;
     for (r, row) in table.rows.iter().enumerate() {
         let written = |(c, value): (usize, &super::Cell)| {
             let text = cell(&value.display());
             if table.is_best(r, c) { format!("**{text}**") } else { text }
         };
-        any_best |= (0..row.len()).any(|c| table.is_best(r, c));
         out.push_str(&line(row.iter().enumerate().map(written).collect()));
     }
-    if any_best {
-        let _ = write!(out, "\nBold: {}\n", table.best_note());
+    let notes = table.notes("Bold:");
+    if !notes.is_empty() {
+        let _ = write!(out, "\n{}\n", notes.join(" "));
     }
 }
 

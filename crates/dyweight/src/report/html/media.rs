@@ -22,6 +22,9 @@ impl Chart {
     pub fn new(caption: impl Into<String>, figure: &Figure) -> Result<Self> {
         let wide = figure.draw()?;
         let narrow = if wide.width > NARROW { Some(figure.draw_narrow(NARROW)?) } else { None };
+        // Both note the same values in the same order, unless a panel had no room left for its plot: then a phone, too,
+        // is better served by the wide one.
+        let narrow = narrow.filter(|n| n.spots.len() == wide.spots.len());
         Ok(Self { caption: caption.into(), wide, narrow })
     }
 }

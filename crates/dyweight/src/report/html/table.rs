@@ -186,16 +186,26 @@ impl Table {
         !rivals.is_empty() && rivals.iter().all(|rival| own.clearly_below(rival))
     }
 
-    /// What the mark of the best says.
-    pub(super) fn best_note(&self) -> &'static str {
-        match self.group {
-            Some(_) => {
-                "clearly best of its group: by more than two standard errors of the difference, where there are errors."
-            }
-            None => {
-                "clearly best of its column: by more than two standard errors of the difference, where there are errors."
-            }
+    /// What a reader must know of its signs: the mark of the best, and what stands behind errors.
+    pub(super) fn notes(&self, mark: &str) -> Vec<String> {
+        let mut notes = Vec::new();
+        let cells = || (0..self.rows.len()).flat_map(|r| (0..self.columns.len()).map(move |c| (r, c)));
+        if cells().any(|(r, c)| self.is_best(r, c)) {
+            let where_ = if self.group.is_some() { "its group" } else { "its column" };
+            notes.push(format!(
+                "{mark} clearly best of {where_}, by more than two standard errors where there are any."
+            ));
         }
+        let counts = self.rows.iter().flatten().filter_map(|cell| match cell {
+            Cell::Estimate(e) => Some(e.count),
+            _ => None,
+        });
+        match (counts.clone().min(), counts.max()) {
+            (Some(least), Some(most)) if least == most => notes.push(format!("± one standard error, N = {most}.")),
+            (Some(least), Some(most)) => notes.push(format!("± one standard error, N = {least} to {most}.")),
+            _ => {}
+        }
+        notes
     }
 
     /// Comma-separated values (RFC 4180), numbers in full. A column with estimates becomes three: value, standard
