@@ -72,7 +72,7 @@ fn fashion(shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
     let [c, h, w] = shape;
     Err(Error::Conflict {
         problem: format!("the embedded feature network takes 1x28x28 images, not {c}x{h}x{w}"),
-        hint: "give weights of Inception-v3 with --inception, or do without features".into(),
+        hint: "use features of Inception-v3 (weights with --inception), or do without features".into(),
     })
 }
 
