@@ -5,8 +5,8 @@ use clap::Args;
 use dyweight::checkpoint::atomic;
 use dyweight::report::html::{Page, Verdict};
 use dyweight::spec::Seeds;
-use dyweight::study::paper::{Finding, Study};
 use dyweight::study::contest::{Experiment, Measure, Results, View, Watch, read, run};
+use dyweight::study::paper::{Finding, Study};
 use dyweight::{Error, Result};
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -123,9 +123,8 @@ pub type Answer = (String, Verdict, String);
 /// Draws and writes a study's report, and says what was found.
 pub fn report_study(study: &Study, view: &View<'_>, out: &Path, args: &OutputArgs) -> Result<()> {
     let page = study.page(view, command_line(), args.shows_times())?;
-    let answer = |(measure, finding): (Measure, Finding)| {
-        (format!("By {}", measure.name()), finding.verdict, finding.sentence)
-    };
+    let answer =
+        |(measure, finding): (Measure, Finding)| (format!("By {}", measure.name()), finding.verdict, finding.sentence);
     let answers: Vec<Answer> = study.findings(view).into_iter().map(answer).collect();
     report(view, &page, &answers, out, args)
 }

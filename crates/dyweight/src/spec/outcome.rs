@@ -37,6 +37,9 @@ impl TrainPlan {
             "iterations": run.iteration, "pairs_per_iteration": recipe.pairs, "lr": recipe.rate.base,
             "seed": spec.seed.unwrap_or(0),
         });
+        if let Some((name, sha256)) = self.student.loss.network() {
+            facts["features"] = json!({ "name": name, "sha256": sha256 });
+        }
         if let Some(guard) = &run.guard {
             facts["validation_loss"] = json!(guard.best_loss);
             facts["initial_loss"] = json!(guard.initial_loss);

@@ -5,7 +5,7 @@ use super::experiment::{Entry, Subject};
 use super::record::Lesson;
 use crate::checkpoint::{SolverFile, read_file};
 use crate::error::{Error, Result};
-use crate::spec::{Budget, FeatureSpec, TrainPlan, TrainSpec};
+use crate::spec::{Budget, TrainPlan, TrainSpec};
 use crate::train::{Files, Iteration, Session, Targets, Training};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -29,7 +29,7 @@ impl<'c> Course<'c> {
     pub fn of(key: &'c str, entry: &'c Entry, subject: &'c Subject, directory: &'c Path) -> Result<Option<Self>> {
         let Contestant::Learned { train, schedule, .. } = &entry.who else { return Ok(None) };
         let model = &subject.model.model;
-        let loss = train.loss(|| FeatureSpec::default().loss(model.shape()))?;
+        let loss = train.loss(model.shape())?;
         let plan = train.plan(&**model, schedule, Budget::Nfe(entry.nfe), loss)?;
         train.teacher(&**model, &plan)?;
         Ok(Some(Self { key, train, subject, plan, directory }))
