@@ -119,7 +119,7 @@ fn markdown_has_words_and_numbers_but_no_pictures() {
     let expected = "# Title\n\nLead.\n\n## Part\n\n**✗ Fails.** It is `not` so.\n\nErrors\n\n\
         | solver | FID (↓ only) ↓ |\n| --- | --: |\n| a\\|b | **1.00 ± 0.10** |\n| c | 3.00 ± 0.10 |\n\n\
         Bold: clearly best of its column, by more than two standard errors where there are any. ± one standard error, \
-        N = 9.\n\n- seed: 1\n\n````sh\nrun ```\n````\n";
+        N\u{a0}=\u{a0}9.\n\n- seed: 1\n\n````sh\nrun ```\n````\n";
     assert_eq!(page.markdown(), expected);
     assert_eq!(page.tables().len(), 1);
 }

@@ -188,21 +188,21 @@ impl Section {
     }
 
     fn tables(&self) -> Vec<&Table> {
-        let inside = |block| match block {
-            &Block::Table(ref table) => vec![table],
+        let inside = self.blocks.iter().flat_map(|block| match block {
+            Block::Table(table) => vec![table],
             Block::Choice(choice) => choice.options.iter().flat_map(Section::tables).collect(),
             _ => Vec::new(),
-        };
-        self.blocks.iter().flat_map(inside).collect()
+        });
+        inside.collect()
     }
 
     fn verdicts(&self) -> Vec<(Verdict, &str)> {
-        let inside = |block| match block {
-            &Block::Verdict(verdict, ref sentence) => vec![(verdict, sentence.as_str())],
+        let inside = self.blocks.iter().flat_map(|block| match block {
+            Block::Verdict(verdict, sentence) => vec![(*verdict, sentence.as_str())],
             Block::Choice(choice) => choice.options.iter().flat_map(Section::verdicts).collect(),
             _ => Vec::new(),
-        };
-        self.blocks.iter().flat_map(inside).collect()
+        });
+        inside.collect()
     }
 }
 

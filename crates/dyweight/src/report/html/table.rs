@@ -191,18 +191,21 @@ impl Table {
         let mut notes = Vec::new();
         let cells = || (0..self.rows.len()).flat_map(|r| (0..self.columns.len()).map(move |c| (r, c)));
         if cells().any(|(r, c)| self.is_best(r, c)) {
-            let where_ = if self.group.is_some() { "its group" } else { "its column" };
-            notes.push(format!(
-                "{mark} clearly best of {where_}, by more than two standard errors where there are any."
-            ));
+            let among = if self.group.is_some() { "its group" } else { "its column" };
+            notes
+                .push(format!("{mark} clearly best of {among}, by more than two standard errors where there are any."));
         }
         let counts = self.rows.iter().flatten().filter_map(|cell| match cell {
             Cell::Estimate(e) => Some(e.count),
             _ => None,
         });
         match (counts.clone().min(), counts.max()) {
-            (Some(least), Some(most)) if least == most => notes.push(format!("± one standard error, N = {most}.")),
-            (Some(least), Some(most)) => notes.push(format!("± one standard error, N = {least} to {most}.")),
+            (Some(least), Some(most)) if least == most => {
+                notes.push(format!("± one standard error, N\u{a0}=\u{a0}{most}."))
+            }
+            (Some(least), Some(most)) => {
+                notes.push(format!("± one standard error, N\u{a0}=\u{a0}{least}\u{a0}to\u{a0}{most}."))
+            }
             _ => {}
         }
         notes
