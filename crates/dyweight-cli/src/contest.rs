@@ -6,7 +6,7 @@ use dyweight::checkpoint::atomic;
 use dyweight::report::html::{Page, Verdict};
 use dyweight::spec::Seeds;
 use dyweight::study::contest::{Experiment, Measure, Results, View, Watch, read, run};
-use dyweight::study::paper::{Finding, Study};
+use dyweight::study::paper::Study;
 use dyweight::{Error, Result};
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -123,9 +123,7 @@ pub type Answer = (String, Verdict, String);
 /// Draws and writes a study's report, and says what was found.
 pub fn report_study(study: &Study, view: &View<'_>, out: &Path, args: &OutputArgs) -> Result<()> {
     let page = study.page(view, command_line(), args.shows_times())?;
-    let answer =
-        |(measure, finding): (Measure, Finding)| (format!("By {}", measure.name()), finding.verdict, finding.sentence);
-    let answers: Vec<Answer> = study.findings(view).into_iter().map(answer).collect();
+    let answers: Vec<Answer> = study.findings(view).into_iter().map(|(by, f)| (by, f.verdict, f.sentence)).collect();
     report(view, &page, &answers, out, args)
 }
 
@@ -144,8 +142,10 @@ pub fn report(view: &View<'_>, page: &Page, answers: &[Answer], out: &Path, args
     }
     if args.json {
         let scores: Vec<_> = view.results.scores.values().collect();
-        let answers: Vec<_> =
-            answers.iter().map(|(by, v, s)| json!({ "by": by, "verdict": v.word(), "sentence": s })).collect();
+        let answers: Vec<_> = answers
+            .iter()
+            .map(|(by, v, s)| json!({ "by": by.trim_end_matches(": "), "verdict": v.word(), "sentence": s }))
+            .collect();
         ui::print_json(&json!({ "report": html, "scores": scores, "answers": answers }));
         return Ok(());
     }
@@ -153,7 +153,7 @@ pub fn report(view: &View<'_>, page: &Page, answers: &[Answer], out: &Path, args
         print_table(view, measure);
     }
     for (by, verdict, sentence) in answers {
-        eprintln!("{} {} — {by}: {sentence}", verdict.sign(), verdict.word());
+        eprintln!("{} {} — {by}{sentence}", verdict.sign(), verdict.word());
     }
     ui::print(&html.display().to_string());
     Ok(())

@@ -60,13 +60,13 @@ impl Pictures {
     }
 
     /// Writes `KEY.png`, and for images `KEY-way.png`, where there is something to show.
-    pub fn write(&self, directory: &Path, key: &str, title: &str, model: &LoadedModel) -> Result<()> {
+    pub fn write(&self, directory: &Path, key: &str, model: &LoadedModel) -> Result<()> {
         let (sheet, way) = files(directory, key);
         if self.latest.is_empty() {
             return Ok(());
         }
         if is_plane(self.shape) {
-            let png = self.plane(title, model).draw()?.to_png(2.0)?;
+            let png = self.plane(model).draw()?.to_png(2.0)?;
             return crate::image::write(&sheet, &png);
         }
         let images: Vec<Image> =
@@ -82,10 +82,10 @@ impl Pictures {
         contact_sheet(&states, columns, 1)?.write(&way)
     }
 
-    fn plane(&self, title: &str, model: &LoadedModel) -> Figure {
+    fn plane(&self, model: &LoadedModel) -> Figure {
         let points = self.latest.iter().map(|x| (x[0], x[1])).collect();
         let ways = self.ways.iter().map(|way| way.iter().map(|(_, x)| (x[0], x[1])).collect()).collect();
-        samples_in_plane(title, &*model.model, points, ways)
+        samples_in_plane("", &*model.model, points, ways)
     }
 }
 

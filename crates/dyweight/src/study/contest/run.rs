@@ -238,8 +238,7 @@ impl Work<'_> {
         let started = Instant::now();
         let (score, pictures) = Judge { judging, subject, targets: &targets, tick: &tick }.score(key, entry, ready)?;
         let seconds = started.elapsed().as_secs_f64() / samples as f64;
-        let title = format!("{}, {} calls", entry.row, entry.nfe);
-        pictures.write(self.directory, key, &title, &subject.model)?;
+        pictures.write(self.directory, key, &subject.model)?;
         self.note_time(key, seconds)?;
         self.journal.append(&Line::Score(Box::new(score.clone())))?;
         self.results.scores.insert(key.into(), score);

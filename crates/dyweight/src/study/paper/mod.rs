@@ -118,9 +118,18 @@ impl Study {
         })
     }
 
-    /// The answers, one for each measure.
-    pub fn findings(&self, view: &View<'_>) -> Vec<(Measure, Finding)> {
-        view.measures().into_iter().map(|m| (m, (self.finding)(view, m))).collect()
+    /// The answers, each with the measure it is by, where it is by one.
+    pub fn findings(&self, view: &View<'_>) -> Vec<(String, Finding)> {
+        let mut found: Vec<(String, Finding)> = Vec::new();
+        for measure in view.measures() {
+            let finding = (self.finding)(view, measure);
+            match found.iter_mut().find(|(_, known)| *known == finding) {
+                // The same sentence for both measures is by neither.
+                Some((by, _)) => by.clear(),
+                None => found.push((format!("By {}: ", measure.name()), finding)),
+            }
+        }
+        found
     }
 
     /// The report.
@@ -134,8 +143,8 @@ impl Study {
         };
         let mut page = Page::new(format!("{}: {}", view.experiment.subjects[0].name, self.title)).lead(self.claim);
         let answer = page.section("Does it hold here?");
-        for (measure, finding) in self.findings(view) {
-            answer.verdict(finding.verdict, format!("By {}: {}", measure.name(), finding.sentence));
+        for (by, finding) in self.findings(view) {
+            answer.verdict(finding.verdict, format!("{by}{}", finding.sentence));
         }
         view.numbers(&mut page, &style)?;
         (self.extra)(view, &mut page)?;

@@ -43,6 +43,15 @@ impl Setup {
             ..TrainSpec::default()
         };
         let seeds = Seeds::parse("0-95")?;
-        Ok(Self { model, budgets: vec![3, 5, 7], train, seeds, teacher_nfe: 18, reference: None, batch: 32 })
+        Ok(Self {
+            model,
+            budgets: vec![3, 5, 7],
+            train,
+            quick: true,
+            seeds,
+            teacher_nfe: 18,
+            reference: None,
+            batch: 32,
+        })
     }
 }

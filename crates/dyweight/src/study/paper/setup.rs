@@ -23,6 +23,8 @@ pub struct Setup {
     pub budgets: Vec<usize>,
     /// Training, but for what the study varies.
     pub train: TrainSpec,
+    /// A look instead of a result.
+    pub quick: bool,
     /// Seeds judged on.
     pub seeds: Seeds,
     /// The judging teacher's calls.
@@ -36,22 +38,21 @@ pub struct Setup {
 impl Setup {
     /// Sizes for a look (`quick`, minutes) or for a result.
     pub fn new(model: Arc<LoadedModel>, quick: bool) -> Result<Self> {
-        let light = model.model.is_light();
-        let mut train = TrainSpec { memory: Some(Memory::Keep), ..TrainSpec::default() };
-        let (budgets, seeds, teacher_nfe) = match (quick, light) {
-            (true, true) => {
-                (train.iters, train.batch, train.validation) = (Some(300), Some(64), Some(256));
-                (vec![3, 5], "0-999", 35)
-            }
-            (true, false) => {
-                (train.iters, train.batch, train.validation) = (Some(32), Some(8), Some(16));
-                (train.validate_every, train.teacher_nfe) = (Some(8), Some(20));
-                (vec![3, 5], "0-127", 20)
-            }
+        let (budgets, seeds, teacher_nfe) = match (quick, model.model.is_light()) {
+            (true, true) => (vec![3, 5], "0-999", 35),
+            (true, false) => (vec![3, 5], "0-127", 20),
             (false, _) => (vec![3, 5, 7, 9], "0-1999", 35),
         };
-        let seeds = Seeds::parse(seeds)?;
-        Ok(Self { model, budgets, train, seeds, teacher_nfe, reference: None, batch: 64 })
+        let (train, seeds) = (training(&model, quick), Seeds::parse(seeds)?);
+        Ok(Self { model, budgets, train, quick, seeds, teacher_nfe, reference: None, batch: 64 })
+    }
+
+    /// The usual training of another model in the same study.
+    pub(super) fn training_of(&self, other: &LoadedModel) -> TrainSpec {
+        match other.sha256 == self.model.sha256 {
+            true => self.train.clone(),
+            false => TrainSpec { seed: self.train.seed, ..training(other, self.quick) },
+        }
     }
 
     /// The model with all its classes.
@@ -104,4 +105,17 @@ impl Setup {
     pub(super) fn has_afs(&self) -> bool {
         self.model.model.prediction() == Prediction::Denoised
     }
+}
+
+fn training(model: &LoadedModel, quick: bool) -> TrainSpec {
+    let mut train = TrainSpec { memory: Some(Memory::Keep), ..TrainSpec::default() };
+    match (quick, model.model.is_light()) {
+        (true, true) => (train.iters, train.batch, train.validation) = (Some(300), Some(64), Some(256)),
+        (true, false) => {
+            (train.iters, train.batch, train.validation) = (Some(32), Some(8), Some(16));
+            (train.validate_every, train.teacher_nfe) = (Some(8), Some(20));
+        }
+        (false, _) => {}
+    }
+    train
 }

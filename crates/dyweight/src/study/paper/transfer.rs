@@ -3,7 +3,7 @@
 use super::setup::{IPNDM, Setup};
 use super::{Finding, PLAIN, Study, lineup};
 use crate::error::Result;
-use crate::spec::ModelSpec;
+use crate::spec::{ModelSpec, ScheduleSpec, TrainSpec};
 use crate::study::contest::{Contestant, Entry, Measure, Subject, Tally, View};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub const STUDY: Study = Study {
     ..PLAIN
 };
 
-/// The model itself, some of its classes, and a closed form of the same kind of prediction.
+/// The model itself, some of its classes, and built-in models of the same kind of prediction.
 fn subjects(setup: &Setup) -> Result<Vec<Subject>> {
     let mut subjects = vec![setup.subject()];
     let classes = setup.model.model.classes();
@@ -28,7 +28,7 @@ fn subjects(setup: &Setup) -> Result<Vec<Subject>> {
             subjects.push(Subject { name, class: Some(class), ..setup.subject() });
         }
     }
-    for name in ["mixture", "mixture-flow"] {
+    for name in ["mixture", "mixture-flow", "fashion"] {
         let other = Arc::new(ModelSpec::named(name).build()?);
         let fits = other.model.prediction() == setup.model.model.prediction();
         if fits && other.sha256 != setup.model.sha256 {
@@ -49,14 +49,10 @@ fn entries(setup: &Setup) -> Vec<Entry> {
         }
     };
     for (on, subject) in subjects.iter().enumerate() {
-        let Contestant::Learned { mut train, schedule, after, .. } = setup.learned(|t| t.class = subject.class) else {
-            continue;
-        };
-        if subject.model.model.is_light() != setup.model.model.is_light() {
-            // A closed form is trained with its own defaults.
-            (train.iters, train.batch, train.validation, train.validate_every) = (None, None, None, None);
-        }
-        add(format!("learned on {}", subject.name), &Contestant::Learned { train, schedule, on, after });
+        let train = TrainSpec { class: subject.class, ..setup.training_of(&subject.model) };
+        let (train, schedule) = (Box::new(train), ScheduleSpec::default());
+        let who = Contestant::Learned { train, schedule, on, after: None };
+        add(format!("learned on {}", subject.name), &who);
     }
     if let Some(ipndm) = lineup(setup.model.model.prediction(), nfe).into_iter().find(|e| e.row == IPNDM) {
         add(IPNDM.into(), &ipndm.who);
@@ -84,5 +80,6 @@ fn finding(view: &View<'_>, measure: Measure) -> Finding {
     );
     // "Often": in more than half of the cases.
     let often = usize::from(2 * transferred.below > transferred.all());
-    Finding::counted(native.all() - native.above + often, native.all() + 1, sentence)
+    let cases = if native.all() == 0 { 0 } else { native.all() + 1 };
+    Finding::counted(native.all() - native.above + often, cases, sentence)
 }
