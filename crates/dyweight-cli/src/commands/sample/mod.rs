@@ -97,6 +97,7 @@ pub fn run(args: &SampleArgs) -> Result<()> {
     let started = Instant::now();
     let made = sample_all(args, &model, &noise, &setup, &mut output)?;
     let seconds = started.elapsed().as_secs_f64();
+    output.require_images()?;
     let files = output.finish(&model, &setup)?;
     report(args, &setup, &Done { model: &model.name, samples: noise.len(), made, seconds, files });
     Ok(())

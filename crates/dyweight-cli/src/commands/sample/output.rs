@@ -170,6 +170,18 @@ impl<'o> Output<'o> {
         }
         Ok(files)
     }
+
+    /// An error if an image is gone that was written or found: someone else removed it meanwhile.
+    pub fn require_images(&self) -> Result<()> {
+        let paths = (0..self.noise.len()).filter_map(|i| self.image_path(i));
+        match paths.into_iter().find(|path| !path.is_file()) {
+            None => Ok(()),
+            Some(path) => {
+                let gone = std::io::Error::new(std::io::ErrorKind::NotFound, "removed by someone else during the run");
+                Err(Error::io("find", &path, gone))
+            }
+        }
+    }
 }
 
 /// A directory holds the samples of one setting: other settings are refused, the same ones are continued.
