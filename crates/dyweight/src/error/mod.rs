@@ -84,19 +84,29 @@ pub enum Error {
         /// The entry.
         value: f64,
     },
-    /// A solver's state left the finite numbers while running.
+    /// The numbers left the finite ones while a solver was running; the first place where that is seen.
     #[error("{solver} lost the numbers at step {step} (sigma {sigma}): {tensor} holds {value} in sample {sample}")]
     Diverged {
         /// The solver.
         solver: String,
         /// Zero-based step.
         step: usize,
-        /// Noise level of that step.
+        /// The level the network was told, or the time of the state.
         sigma: f64,
         /// Which tensor: the state, or the network's output.
         tensor: &'static str,
         /// Index of the first bad sample in its batch.
         sample: usize,
+        /// The value found.
+        value: f64,
+    },
+    /// Training found no number, and had nothing to go back to.
+    #[error("training lost the numbers at iteration {iteration}: {what} is {value}")]
+    TrainingLost {
+        /// The loss or the gradient.
+        what: &'static str,
+        /// Iterations made before.
+        iteration: usize,
         /// The value found.
         value: f64,
     },
@@ -137,7 +147,7 @@ impl Error {
     /// True if the input was wrong, false if a sound run failed.
     pub fn is_users(&self) -> bool {
         match self {
-            Error::Diverged { .. } | Error::Cancelled => false,
+            Error::Diverged { .. } | Error::TrainingLost { .. } | Error::Cancelled => false,
             Error::Io { source, .. } => source.kind() != std::io::ErrorKind::StorageFull,
             _ => true,
         }
@@ -163,6 +173,7 @@ impl Error {
             }
             Error::NotFinite { .. } => Some("NaN and infinity are refused: the file may be damaged".into()),
             Error::Diverged { .. } => Some("try more steps, another solver, or levels inside the model's range".into()),
+            Error::TrainingLost { .. } => Some("try a lower --lr, another --init, or do without --plain".into()),
             Error::Io { source, .. } => io_hint(source.kind()).map(String::from),
             Error::NoSuchBudget { .. } | Error::Cancelled => None,
         }
