@@ -28,5 +28,5 @@ mod tables;
 
 pub use observe::Observation;
 pub use options::{Coupling, Loss, Options, Settings, Startup};
-pub use record::{Cell, Record, Stat};
+pub use record::{Cell, Record, Records, Stat};
 pub use run::{Progress, Summary, TEACHER_STEPS, run};

@@ -5,11 +5,11 @@
 //! no paths; the same settings give the same lines on every machine, though in the order of computation.
 
 use super::options::Settings;
-use crate::error::{Error, Result};
+use crate::error::{Error, Malformed, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Which cell: ordered by degree, steps, order.
@@ -87,13 +87,14 @@ impl Store {
             .map_err(|e| Error::io("open", &path, e))?;
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(|e| Error::io("read", &path, e))?;
-        let (header, records, sound) = parse(&path, &text)?;
+        let Records { settings: recorded, cells: records, sound } =
+            Records::parse(&text).map_err(|problem| Error::malformed(&path, problem))?;
         if sound < text.len() {
             file.set_len(sound as u64).map_err(|e| Error::io("truncate", &path, e))?;
         }
         let mut store = Self { path, file, records };
-        match header {
-            Some(header) => refuse_other(&store.path, &header.settings, settings)?,
+        match recorded {
+            Some(recorded) => refuse_other(&store.path, &recorded, settings)?,
             None => {
                 let header = Header { study: "numeric".into(), version: 1, settings: settings.clone() };
                 store.line(&header)?;
@@ -123,30 +124,48 @@ impl Store {
     }
 }
 
-type Parsed = (Option<Header>, BTreeMap<Cell, Record>, usize);
+/// What a file of records holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Records {
+    /// The settings of its first line.
+    pub settings: Option<Settings>,
+    /// Finished cells.
+    pub cells: BTreeMap<Cell, Record>,
+    /// How many bytes are sound lines: what follows was not written to its end.
+    pub sound: usize,
+}
 
-/// Header, records, and how many bytes of the text are sound lines. Only the last line may be broken.
-fn parse(path: &Path, text: &[u8]) -> Result<Parsed> {
-    let (mut header, mut records, mut sound) = (None, BTreeMap::new(), 0);
-    for (index, line) in text.split_inclusive(|b| *b == b'\n').enumerate() {
-        let is_last = sound + line.len() == text.len();
-        let read = if line.last() != Some(&b'\n') {
-            Err("no end of line".into())
-        } else if index == 0 {
-            serde_json::from_slice(line).map(|h| header = Some(h)).map_err(|e| e.to_string())
-        } else {
-            serde_json::from_slice(line).map(|r: Record| drop(records.insert(r.cell, r))).map_err(|e| e.to_string())
-        };
-        match read {
-            Ok(()) => sound += line.len(),
-            Err(_) if is_last => break,
-            Err(reason) => {
-                let reason = format!("line {}: {reason}", index + 1);
-                return Err(Error::io("parse", path, std::io::Error::new(ErrorKind::InvalidData, reason)));
+impl Records {
+    /// Reads the bytes of a file. Only the last line may be broken.
+    pub fn parse(text: &[u8]) -> Result<Self, Malformed> {
+        let mut all = Self::default();
+        for (index, line) in text.split_inclusive(|b| *b == b'\n').enumerate() {
+            let is_last = all.sound + line.len() == text.len();
+            match all.line(index, line) {
+                Ok(()) => all.sound += line.len(),
+                Err(_) if is_last => break,
+                Err(reason) => {
+                    let reason = format!("line {}: {reason}", index + 1);
+                    return Err(Malformed::Json { what: "records", reason });
+                }
             }
         }
+        Ok(all)
     }
-    Ok((header, records, sound))
+
+    fn line(&mut self, index: usize, line: &[u8]) -> Result<(), String> {
+        if line.last() != Some(&b'\n') {
+            return Err("no end of line".into());
+        }
+        if index == 0 {
+            let header: Header = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+            self.settings = Some(header.settings);
+        } else {
+            let record: Record = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+            self.cells.insert(record.cell, record);
+        }
+        Ok(())
+    }
 }
 
 fn refuse_other(path: &Path, old: &Settings, new: &Settings) -> Result<()> {
