@@ -1,6 +1,6 @@
 //! A training run from its options.
 
-use super::budget::{Budget, Setting};
+use super::budget::{Budget, Setting, check_steps};
 use super::features::FeatureSpec;
 use super::learned::Learned;
 use super::schedule::ScheduleSpec;
@@ -89,6 +89,9 @@ pub struct TrainSpec {
     /// Classifier-free guidance.
     pub guidance: Option<f64>,
 }
+
+/// Nobody learns more weights; guards against a window that would fill the memory.
+const MOST_WEIGHTS: usize = 1 << 20;
 
 /// Everything about a run but the model and the budget's targets.
 pub struct TrainPlan {
@@ -202,6 +205,10 @@ impl TrainSpec {
         if window == 0 {
             let expected = "a window has at least the current slope: 1 or more".into();
             return Err(Error::BadValue { name: "order", value: "0".into(), expected });
+        }
+        if steps.saturating_mul(window.min(steps)) > MOST_WEIGHTS {
+            let expected = format!("{steps} steps of so many weights are more than {MOST_WEIGHTS}");
+            return Err(Error::BadValue { name: "order", value: window.to_string(), expected });
         }
         let scales = vec![1.0; steps - usize::from(afs)];
         let mode = if Self::flag(self.no_time_scale) { ScaleMode::None } else { self.scale.unwrap_or_default() };
@@ -335,6 +342,7 @@ impl TrainSpec {
 
 /// The student's grid with every interval divided, so that each student time is a teacher time.
 fn refined(schedule: &Schedule, student: &Grid, range: (f64, f64), stride: usize) -> Result<Grid> {
+    check_steps("substeps", student.steps().saturating_mul(stride))?;
     if schedule.fixed_steps().is_none() {
         // Every rule but a list is uniform in some variable: a grid of stride times the steps contains the student's.
         return schedule.grid(student.steps() * stride, range);

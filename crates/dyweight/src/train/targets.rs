@@ -5,7 +5,7 @@
 //! hash of everything the targets depend on.
 
 use super::pairs::Pairs;
-use crate::checkpoint::{Fingerprint, StoredTensor, TensorFile};
+use crate::checkpoint::{Fingerprint, SharedBytes, StoredTensor, TensorFile, read_file};
 use crate::denoiser::Model;
 use crate::error::{Error, Result};
 use crate::sample::{Plan, sample};
@@ -176,14 +176,18 @@ impl<'t> Targets<'t> {
 
     /// A stored chunk; none if it is missing, damaged or of another size: it is then made anew.
     fn read(&self, chunk: usize, pairs: usize) -> Option<Vec<Tensor>> {
-        let file = TensorFile::read(&self.file(chunk)?).ok()?;
-        let stored: Vec<&StoredTensor> = file.tensors.values().collect();
-        if file.metadata.get("sha256")? != &digest(stored.iter().map(|t| t.bytes())) {
-            return None;
+        let [c, h, w] = self.pairs.shape;
+        let states = parse_states(read_file(&self.file(chunk)?, u64::MAX).ok()?, [pairs, c, h, w])?;
+        (states.len() == self.states()).then_some(states)
+    }
+
+    /// How many states of the teacher are supervised.
+    fn states(&self) -> usize {
+        match self.supervision {
+            Supervision::Endpoint => 1,
+            // Every stride-th state before the end, and the end.
+            Supervision::Path { stride } => self.teacher.grid.steps().saturating_sub(1) / stride.max(1) + 1,
         }
-        let batch = |t: &StoredTensor| Tensor::new(<[usize; 4]>::try_from(t.shape()).ok()?, t.to_f64()).ok();
-        let states: Vec<Tensor> = stored.into_iter().map(batch).collect::<Option<_>>()?;
-        states.iter().all(|s| s.samples() == pairs).then_some(states)
     }
 
     fn write(&self, chunk: usize, states: &[Tensor]) -> Result<()> {
@@ -198,6 +202,16 @@ impl<'t> Targets<'t> {
         file.metadata.insert("sha256".into(), sha256);
         file.write(&path)
     }
+}
+
+/// The states in the bytes of a stored chunk; none if they are damaged or not of this shape.
+pub fn parse_states(bytes: SharedBytes, shape: [usize; 4]) -> Option<Vec<Tensor>> {
+    let file = TensorFile::parse(bytes).ok()?;
+    if file.metadata.get("sha256")? != &digest(file.tensors.values().map(StoredTensor::bytes)) {
+        return None;
+    }
+    let batch = |t: &StoredTensor| (t.shape() == shape).then(|| Tensor::new(shape, t.to_f64()).ok()).flatten();
+    file.tensors.values().map(batch).collect()
 }
 
 fn digest<'b>(parts: impl Iterator<Item = &'b [u8]>) -> String {
