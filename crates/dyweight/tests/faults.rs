@@ -47,7 +47,7 @@ impl Faulty {
         Self { inner, from: call, to: call + 1, what: Where::Output, value, told: Mutex::new(Vec::new()) }
     }
 
-    fn from_then_on(self) -> Self {
+    fn ever_after(self) -> Self {
         Self { to: usize::MAX, ..self }
     }
 
@@ -380,7 +380,7 @@ fn training_turns_back_and_ends_with_finite_parameters() {
                 ] {
                     for forever in [false, true] {
                         let faulty = Faulty::new(model.clone(), call, value).in_the(what);
-                        let faulty = if forever { faulty.from_then_on() } else { faulty };
+                        let faulty = if forever { faulty.ever_after() } else { faulty };
                         let mut events = Vec::new();
                         match train(&faulty, &spec, &mut |_, event| events.push(event)) {
                             Ok(values) => {
