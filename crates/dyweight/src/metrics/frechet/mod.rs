@@ -24,7 +24,7 @@
 
 mod statistics;
 
-pub use statistics::Statistics;
+pub use statistics::{Statistics, fashion};
 
 use super::{Estimate, Features};
 use crate::error::{Error, Malformed, Result};

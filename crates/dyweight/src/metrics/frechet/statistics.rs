@@ -83,3 +83,12 @@ impl Statistics {
         Fingerprint::default().add_numbers(&self.mu).add_numbers(self.sigma.data()).text()
     }
 }
+
+const FASHION: &[u8] = include_bytes!("../../../../../assets/fashion_reference.npz");
+
+/// The 60 000 training images of Fashion-MNIST, under the features built in.
+pub fn fashion() -> Result<Statistics> {
+    let path = Path::new("fashion");
+    let file = ArrayFile::parse(FASHION.to_vec().into()).map_err(|p| Error::malformed(path, p))?;
+    Statistics::from_arrays(path, &file)
+}

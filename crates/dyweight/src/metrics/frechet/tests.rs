@@ -155,3 +155,14 @@ fn files_come_back_bit_by_bit() {
     assert_eq!(back.source.count, Some(50));
     assert_eq!(back.fingerprint(), statistics.fingerprint());
 }
+
+#[test]
+fn the_reference_built_in_fits_the_features_built_in() {
+    use crate::models::features::{FashionFeatures, FeatureMap};
+    let (reference, map) = (fashion().unwrap(), FashionFeatures::embedded().unwrap());
+    assert_eq!(reference.mu.len(), map.dims());
+    assert_eq!(reference.source.count, Some(60_000));
+    assert_eq!(reference.source.features.as_deref(), Some(map.name()));
+    assert_eq!(reference.source.weights.as_deref(), Some(map.sha256()));
+    Reference::new(reference).unwrap();
+}
