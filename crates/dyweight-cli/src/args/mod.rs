@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dyweight::solver::{Predict, Variant};
-use dyweight::spec::{Budget, ModelSpec, ScheduleSpec, SolverSpec};
+use dyweight::spec::{Budget, FeatureSpec, ModelSpec, ScheduleSpec, SolverSpec};
 use dyweight::{Error, Result};
 use std::path::PathBuf;
 
@@ -161,6 +161,29 @@ impl SolverArgs {
             r: self.r,
             threshold: self.threshold,
         })
+    }
+}
+
+/// Which features of images.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Features")]
+pub struct FeatureArgs {
+    /// Feature network: fashion or inception [what fits]
+    #[arg(long, value_name = "NAME")]
+    pub features: Option<String>,
+    /// Weights of Inception-v3
+    #[arg(long, value_name = "FILE")]
+    pub inception: Option<PathBuf>,
+    /// How Inception sees an image: edm or pytorch-fid [edm]
+    #[arg(long, value_name = "RULE")]
+    pub resize: Option<String>,
+}
+
+impl FeatureArgs {
+    /// The library's description.
+    pub fn spec(&self) -> FeatureSpec {
+        let (features, inception) = (self.features.clone(), self.inception.clone());
+        FeatureSpec { features, inception, resize: self.resize.clone() }
     }
 }
 

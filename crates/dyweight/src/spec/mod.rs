@@ -7,6 +7,7 @@ pub mod model;
 pub mod schedule;
 pub mod seeds;
 pub mod solver;
+mod statistics;
 pub mod train;
 
 pub use budget::Budget;
@@ -16,4 +17,5 @@ pub use model::{LoadedModel, ModelSpec};
 pub use schedule::ScheduleSpec;
 pub use seeds::Seeds;
 pub use solver::{METHODS, SolverSpec};
+pub use statistics::statistics;
 pub use train::{TrainPlan, TrainSpec};
