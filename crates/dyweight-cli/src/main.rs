@@ -36,6 +36,8 @@ enum Command {
     Study(Box<commands::study::StudyArgs>),
     /// Evaluate a model, and its gradients, at given inputs
     Probe(commands::probe::ProbeArgs),
+    /// Measure sets of images: Fréchet distance (FID), kernel distance, precision and recall, distance to a teacher
+    Metric(commands::metric::MetricArgs),
     /// Measure time and memory of a model on this machine
     Bench(commands::bench::BenchArgs),
     /// Say what is inside a solver file or checkpoint; nothing is executed
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => commands::compare::run(&args),
         Command::Study(args) => commands::study::run(&args),
         Command::Probe(args) => commands::probe::run(&args),
+        Command::Metric(args) => commands::metric::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Convert(args) => commands::convert::run(&args),

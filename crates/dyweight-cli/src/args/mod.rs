@@ -166,13 +166,10 @@ impl SolverArgs {
     }
 }
 
-/// What a Fréchet distance is taken to, and in which features.
+/// Which features of images.
 #[derive(Args, Clone, Default)]
-#[command(next_help_heading = "Fréchet distance")]
-pub struct ReferenceArgs {
-    /// Reference statistics: fashion, an .npz file with 'mu' and 'sigma', or none [fashion for the embedded model]
-    #[arg(long, value_name = "NAME|FILE")]
-    pub reference: Option<String>,
+#[command(next_help_heading = "Features")]
+pub struct FeatureArgs {
     /// Feature network: fashion or inception [what fits]
     #[arg(long, value_name = "NAME")]
     pub features: Option<String>,
@@ -184,16 +181,29 @@ pub struct ReferenceArgs {
     pub resize: Option<String>,
 }
 
-impl ReferenceArgs {
-    /// The library's description of the features.
+impl FeatureArgs {
+    /// The library's description.
     pub fn spec(&self) -> FeatureSpec {
         let (features, inception) = (self.features.clone(), self.inception.clone());
         FeatureSpec { features, inception, resize: self.resize.clone() }
     }
+}
 
+/// What a Fréchet distance is taken to, and in which features.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Fréchet distance")]
+pub struct ReferenceArgs {
+    /// Reference statistics: fashion, an .npz file with 'mu' and 'sigma', or none [fashion for the embedded model]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub reference: Option<String>,
+    #[command(flatten)]
+    pub features: FeatureArgs,
+}
+
+impl ReferenceArgs {
     /// The reference for a model, if it has one.
     pub fn open(&self, model: &LoadedModel) -> Result<Option<FeatureReference>> {
-        reference(model, self.reference.as_deref(), &self.spec())
+        reference(model, self.reference.as_deref(), &self.features.spec())
     }
 }
 

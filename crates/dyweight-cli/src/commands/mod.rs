@@ -5,6 +5,7 @@ pub mod compare;
 pub mod convert;
 pub mod inspect;
 pub mod list;
+pub mod metric;
 pub mod probe;
 pub mod quickstart;
 pub mod sample;

@@ -1,5 +1,6 @@
 //! What a number was measured with, and whether two may be compared.
 
+use crate::models::features::FeatureMap;
 use serde::{Deserialize, Serialize};
 
 /// Where features, or statistics of them, come from. What is not known is left out: files of others do not say.
@@ -17,6 +18,12 @@ pub struct Source {
 }
 
 impl Source {
+    /// Features of images by their name; how many is not known yet.
+    pub fn of(map: &dyn FeatureMap, images: &str) -> Self {
+        let (features, weights) = (map.name().to_string(), map.sha256().to_string());
+        Self { images: Some(images.into()), count: None, features: Some(features), weights: Some(weights) }
+    }
+
     /// Why features of the two do not belong together, where both say.
     pub fn conflict(&self, other: &Self) -> Option<String> {
         let differ = |a: &Option<String>, b: &Option<String>| matches!((a, b), (Some(a), Some(b)) if a != b);

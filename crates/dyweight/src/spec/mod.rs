@@ -9,6 +9,7 @@ mod reference;
 pub mod schedule;
 pub mod seeds;
 pub mod solver;
+mod statistics;
 pub mod train;
 
 pub use budget::Budget;
@@ -19,4 +20,5 @@ pub use reference::{FeatureReference, reference};
 pub use schedule::ScheduleSpec;
 pub use seeds::Seeds;
 pub use solver::{METHODS, SolverSpec};
+pub use statistics::statistics;
 pub use train::{TrainPlan, TrainSpec};

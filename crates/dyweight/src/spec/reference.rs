@@ -2,11 +2,11 @@
 
 use super::features::FeatureSpec;
 use super::model::LoadedModel;
+use super::statistics::statistics;
 use crate::error::{Error, Result};
 use crate::metrics::Source;
-use crate::metrics::frechet::{self, Reference, Statistics};
+use crate::metrics::frechet::Reference;
 use crate::models::features::FeatureMap;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Features and the statistics to compare with.
@@ -20,14 +20,7 @@ pub fn reference(model: &LoadedModel, name: Option<&str>, features: &FeatureSpec
         None | Some("none") => return Ok(None),
         Some(name) => name,
     };
-    let statistics = match name {
-        "fashion" => frechet::fashion()?,
-        file if Path::new(file).exists() => Statistics::read(Path::new(file))?,
-        other => {
-            let known = ["fashion", "none", "an .npz file"].map(String::from).to_vec();
-            return Err(Error::UnknownName { kind: "reference", name: other.into(), known });
-        }
-    };
+    let statistics = statistics(name)?;
     let map = features.build(model.model.shape())?;
     let own = Source { features: Some(map.name().into()), weights: Some(map.sha256().into()), ..Source::default() };
     if let Some(problem) = statistics.source.conflict(&own) {

@@ -1,4 +1,4 @@
-//! `dyweight sample`.
+//! `dyweight sample`, and the drawing of samples that other commands share.
 
 mod draw;
 mod noise;
@@ -9,8 +9,9 @@ use crate::args::{BudgetArgs, ModelArgs, ScheduleArgs, SolverArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::sample::{State, sample};
+use dyweight::solver::Solver;
 use dyweight::spec::{Learned, LoadedModel};
-use dyweight::{Error, Result};
+use dyweight::{Error, Result, Tensor};
 use noise::Noise;
 use output::Output;
 use serde_json::json;
@@ -24,6 +25,31 @@ use std::time::Instant;
 pub struct SampleArgs {
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    draw: DrawArgs,
+    /// Threads [all cores]; changes nothing but speed
+    #[arg(long, help_heading = "Samples")]
+    threads: Option<usize>,
+    /// Directory for the samples; a run that was interrupted there is continued
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    outdir: Option<PathBuf>,
+    /// Also write the images as one contact sheet, grid.png [into ./samples]
+    #[arg(long, help_heading = "Output")]
+    grid: bool,
+    /// Make the directory's samples anew with these settings
+    #[arg(long, help_heading = "Output")]
+    overwrite: bool,
+    /// Safetensors file for all states
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    trajectory: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+/// How samples of a model are drawn.
+#[derive(Args)]
+pub struct DrawArgs {
     #[command(flatten)]
     solver: SolverArgs,
     #[command(flatten)]
@@ -59,80 +85,88 @@ pub struct SampleArgs {
     latents: Option<PathBuf>,
     /// Samples per batch; changes nothing but speed and memory
     #[arg(long, help_heading = "Samples")]
-    batch: Option<usize>,
-    /// Threads [all cores]; changes nothing but speed
-    #[arg(long, help_heading = "Samples")]
-    threads: Option<usize>,
-    /// Directory for the samples; a run that was interrupted there is continued
-    #[arg(long, value_name = "DIR", help_heading = "Output")]
-    outdir: Option<PathBuf>,
-    /// Also write the images as one contact sheet, grid.png [into ./samples]
-    #[arg(long, help_heading = "Output")]
-    grid: bool,
-    /// Make the directory's samples anew with these settings
-    #[arg(long, help_heading = "Output")]
-    overwrite: bool,
-    /// Safetensors file for all states
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    trajectory: Option<PathBuf>,
-    /// Print the result as JSON
-    #[arg(long, help_heading = "Output")]
-    json: bool,
+    pub batch: Option<usize>,
 }
 
 /// Runs the command.
 pub fn run(args: &SampleArgs) -> Result<()> {
     ui::set_threads(args.threads)?;
-    if args.batch == Some(0) {
-        let expected = "at least one sample per batch".into();
-        return Err(Error::BadValue { name: "batch", value: "0".into(), expected });
-    }
-    let noise = Noise::open(args)?;
-    let model = args.model.spec(noise.sample_shape())?.build()?;
-    let learned = args.weights.as_deref().map(Learned::open).transpose()?;
-    let solver = setup::solver(args, learned.as_ref(), model.model.prediction())?;
-    noise.condition(args, &[0], &*model.model)?;
-    let setup = Setup::new(args, &model, &*solver, learned.as_ref())?;
-    let mut output = Output::open(args, &model, &noise, &setup)?;
+    let drawing = Drawing::open(&args.model, &args.draw)?;
+    let setup = drawing.setup()?;
+    let (model, noise) = (&drawing.model, &drawing.noise);
+    let mut output = Output::open(args, model, noise, &setup)?;
     let started = Instant::now();
-    let made = sample_all(args, &model, &noise, &setup, &mut output)?;
+    let missing = output.missing();
+    if missing.len() < noise.len() {
+        eprintln!("{} of {} samples are there already", noise.len() - missing.len(), noise.len());
+    }
+    drawing.draw(&setup, &missing, &mut output)?;
     let seconds = started.elapsed().as_secs_f64();
     output.require_images()?;
-    let files = output.finish(&model, &setup)?;
-    report(args, &setup, &Done { model: &model.name, samples: noise.len(), made, seconds, files });
+    let files = output.finish(model, &setup)?;
+    report(args, &setup, &Done { model: &model.name, samples: noise.len(), made: missing.len(), seconds, files });
     Ok(())
 }
 
 const DEFAULT_BATCH: usize = 64;
 
-/// Samples batch by batch what is not there yet; returns how many that were.
-fn sample_all(
-    args: &SampleArgs,
-    model: &LoadedModel,
-    noise: &Noise,
-    setup: &Setup<'_>,
-    output: &mut Output<'_>,
-) -> Result<usize> {
-    let batch = args.batch.unwrap_or(DEFAULT_BATCH);
-    let missing = output.missing();
-    if missing.len() < noise.len() {
-        eprintln!("{} of {} samples are there already", noise.len() - missing.len(), noise.len());
+/// Takes samples as they are made.
+pub trait Sink {
+    /// Sees a state of the samples `indices`.
+    fn see(&mut self, _indices: &[usize], _state: &State<'_>) {}
+
+    /// Takes the finished samples `indices`.
+    fn take(&mut self, indices: &[usize], samples: &Tensor) -> Result<()>;
+}
+
+/// A model, noise and a solver: samples to be drawn.
+pub struct Drawing<'a> {
+    args: &'a DrawArgs,
+    pub model: LoadedModel,
+    pub noise: Noise,
+    learned: Option<Learned>,
+    solver: Box<dyn Solver>,
+}
+
+impl<'a> Drawing<'a> {
+    /// Opens what the arguments name, and refuses what does not go together.
+    pub fn open(model: &ModelArgs, args: &'a DrawArgs) -> Result<Self> {
+        if args.batch == Some(0) {
+            let expected = "at least one sample per batch".into();
+            return Err(Error::BadValue { name: "batch", value: "0".into(), expected });
+        }
+        let noise = Noise::open(args)?;
+        let model = model.spec(noise.sample_shape())?.build()?;
+        let learned = args.weights.as_deref().map(Learned::open).transpose()?;
+        let solver = setup::solver(args, learned.as_ref(), model.model.prediction())?;
+        noise.condition(args, &[0], &*model.model)?;
+        Ok(Self { args, model, noise, learned, solver })
     }
-    let mut progress = ui::Progress::new("sampling", missing.len());
-    for indices in missing.chunks(batch) {
-        let latents = noise.batch(indices, model.model.shape())?;
-        let denoiser = model.model.bind(&noise.condition(args, indices, &*model.model)?)?;
-        let mut observer = |state: &State<'_>| {
-            output.see(indices, state);
-            if ui::stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
-        let outcome = sample(&*denoiser, &setup.plan(), &latents, &mut observer)?;
-        debug_assert_eq!(outcome.nfe, setup.nfe, "the budget was found by counting the same calls");
-        output.take(indices, &outcome.samples)?;
-        progress.add(indices.len(), "");
+
+    /// Grid and extras.
+    pub fn setup(&self) -> Result<Setup<'_>> {
+        Setup::new(self.args, &self.model, &*self.solver, self.learned.as_ref())
     }
-    progress.finish();
-    Ok(missing.len())
+
+    /// Draws the samples `wanted`, batch by batch.
+    pub fn draw(&self, setup: &Setup<'_>, wanted: &[usize], sink: &mut dyn Sink) -> Result<()> {
+        let (model, noise) = (&*self.model.model, &self.noise);
+        let mut progress = ui::Progress::new("sampling", wanted.len());
+        for indices in wanted.chunks(self.args.batch.unwrap_or(DEFAULT_BATCH)) {
+            let latents = noise.batch(indices, model.shape())?;
+            let denoiser = model.bind(&noise.condition(self.args, indices, model)?)?;
+            let mut observer = |state: &State<'_>| {
+                sink.see(indices, state);
+                if ui::stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            let outcome = sample(&*denoiser, &setup.plan(), &latents, &mut observer)?;
+            debug_assert_eq!(outcome.nfe, setup.nfe, "the budget was found by counting the same calls");
+            sink.take(indices, &outcome.samples)?;
+            progress.add(indices.len(), "");
+        }
+        progress.finish();
+        Ok(())
+    }
 }
 
 struct Done<'d> {

@@ -1,6 +1,6 @@
 //! Where the unit noise of each sample comes from, and what it is conditioned on.
 
-use super::SampleArgs;
+use super::DrawArgs;
 use crate::args::unknown;
 use crate::files::batch;
 use dyweight::checkpoint::{Fingerprint, TensorFile};
@@ -17,7 +17,7 @@ pub enum Noise {
 
 impl Noise {
     /// What the arguments say.
-    pub fn open(args: &SampleArgs) -> Result<Self> {
+    pub fn open(args: &DrawArgs) -> Result<Self> {
         let rng = match args.rng.as_str() {
             "native" => Rng::Native,
             "torch" => Rng::Torch,
@@ -82,7 +82,7 @@ impl Noise {
     }
 
     /// What some samples are conditioned on: the class asked for, or one drawn from each seed's stream.
-    pub fn condition(&self, args: &SampleArgs, indices: &[usize], model: &dyn Model) -> Result<Condition> {
+    pub fn condition(&self, args: &DrawArgs, indices: &[usize], model: &dyn Model) -> Result<Condition> {
         let labels = match (args.class()?, model.classes()) {
             (Class::None, _) => None,
             (Class::One(class), _) => Some(vec![class; indices.len()]),
@@ -109,7 +109,7 @@ pub enum Class {
     One(usize),
 }
 
-impl SampleArgs {
+impl DrawArgs {
     /// The class asked for.
     pub fn class(&self) -> Result<Class> {
         match self.class.as_deref() {

@@ -2,7 +2,7 @@
 
 use super::noise::Noise;
 use super::setup::Setup;
-use super::{SampleArgs, draw};
+use super::{SampleArgs, Sink, draw};
 use dyweight::checkpoint::{Lock, StoredTensor, TensorFile, atomic};
 use dyweight::image::{Image, contact_sheet, is_image};
 use dyweight::sample::State;
@@ -104,36 +104,6 @@ impl<'o> Output<'o> {
         Some(dir.join(format!("{:06}", seed - seed % 1000)).join(format!("{seed:06}.png")))
     }
 
-    /// Sees a state of the samples `indices`.
-    pub fn see(&mut self, indices: &[usize], state: &State<'_>) {
-        if self.states.is_empty() {
-            return;
-        }
-        let len: usize = self.shape.iter().product();
-        for (row, index) in indices.iter().enumerate() {
-            let at = (state.index * self.noise.len() + index) * len;
-            self.states[at..at + len].copy_from_slice(state.x.tensor().sample(row));
-        }
-    }
-
-    /// Takes finished samples; images are written at once.
-    pub fn take(&mut self, indices: &[usize], samples: &Tensor) -> Result<()> {
-        let len = samples.sample_len();
-        for (row, index) in indices.iter().enumerate() {
-            if let Some(path) = self.image_path(*index) {
-                let image = Image::from_sample(samples.sample(row), self.shape)?;
-                if let Some(dir) = path.parent() {
-                    std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
-                }
-                atomic::write_unsynced(&path, &image.to_png())?;
-                self.put_on_sheet(*index, Some(image));
-            } else if !self.samples.is_empty() {
-                self.samples[index * len..(index + 1) * len].copy_from_slice(samples.sample(row));
-            }
-        }
-        Ok(())
-    }
-
     /// Writes what was asked for; returns the files worth naming.
     pub fn finish(self, model: &LoadedModel, setup: &Setup<'_>) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
@@ -184,13 +154,44 @@ impl<'o> Output<'o> {
     }
 }
 
+impl Sink for Output<'_> {
+    fn see(&mut self, indices: &[usize], state: &State<'_>) {
+        if self.states.is_empty() {
+            return;
+        }
+        let len: usize = self.shape.iter().product();
+        for (row, index) in indices.iter().enumerate() {
+            let at = (state.index * self.noise.len() + index) * len;
+            self.states[at..at + len].copy_from_slice(state.x.tensor().sample(row));
+        }
+    }
+
+    /// Images are written at once.
+    fn take(&mut self, indices: &[usize], samples: &Tensor) -> Result<()> {
+        let len = samples.sample_len();
+        for (row, index) in indices.iter().enumerate() {
+            if let Some(path) = self.image_path(*index) {
+                let image = Image::from_sample(samples.sample(row), self.shape)?;
+                if let Some(dir) = path.parent() {
+                    std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+                }
+                atomic::write_unsynced(&path, &image.to_png())?;
+                self.put_on_sheet(*index, Some(image));
+            } else if !self.samples.is_empty() {
+                self.samples[index * len..(index + 1) * len].copy_from_slice(samples.sample(row));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A directory holds the samples of one setting: other settings are refused, the same ones are continued.
 fn claim(dir: &Path, args: &SampleArgs, (model, setup, noise): (&LoadedModel, &Setup<'_>, &Noise)) -> Result<()> {
     let path = dir.join("run.json");
     let facts = json!({
-        "model": model.name, "sha256": model.sha256, "solver": setup.solver.label(), "options": args.solver.given(),
+        "model": model.name, "sha256": model.sha256, "solver": setup.solver.label(), "options": args.draw.solver.given(),
         "coefficients": setup.coefficients, "sigmas": setup.grid.sigmas(), "afs": setup.afs, "denoise_to_zero": setup.denoise_to_zero,
-        "class": args.class, "guidance": args.guidance, "rng": args.rng, "latents": noise.fingerprint(), "conv": args.model.conv,
+        "class": args.draw.class, "guidance": args.draw.guidance, "rng": args.draw.rng, "latents": noise.fingerprint(), "conv": args.model.conv,
     });
     let text = format!("{facts:#}\n");
     match std::fs::read_to_string(&path) {

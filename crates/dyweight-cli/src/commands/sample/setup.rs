@@ -1,6 +1,6 @@
 //! Everything decided before the first network call: solver, grid, extras, and whether they fit the model.
 
-use super::SampleArgs;
+use super::DrawArgs;
 use crate::ui;
 use dyweight::checkpoint::{Fingerprint, SolverFile};
 use dyweight::denoiser::Prediction;
@@ -12,7 +12,7 @@ use dyweight::spec::{Budget, Learned, LoadedModel};
 use dyweight::{Error, Result};
 
 /// The solver the arguments name.
-pub fn solver(args: &SampleArgs, learned: Option<&Learned>, prediction: Prediction) -> Result<Box<dyn Solver>> {
+pub fn solver(args: &DrawArgs, learned: Option<&Learned>, prediction: Prediction) -> Result<Box<dyn Solver>> {
     let name = args.solver.solver.as_deref().unwrap_or(if learned.is_some() { "dyweight" } else { "ipndm" });
     let spec = args.solver.spec(name)?;
     match learned {
@@ -46,7 +46,7 @@ pub struct Setup<'s> {
 impl<'s> Setup<'s> {
     /// Decides, and refuses what does not go together.
     pub fn new(
-        args: &SampleArgs,
+        args: &DrawArgs,
         model: &LoadedModel,
         solver: &'s dyn Solver,
         learned: Option<&Learned>,
@@ -100,7 +100,7 @@ impl<'s> Setup<'s> {
     }
 
     /// Warns of, or with --strict refuses, coefficients used on something they were not learned for.
-    fn check_fit(&self, args: &SampleArgs, file: &SolverFile, model: &LoadedModel) -> Result<()> {
+    fn check_fit(&self, args: &DrawArgs, file: &SolverFile, model: &LoadedModel) -> Result<()> {
         let mut found = file.warnings();
         let learned_for = &file.model;
         match &learned_for.sha256 {

@@ -7,8 +7,8 @@
 //! tr(ΣΣᵣ)^½ = Σ singular values of FᵣᵀF,       Σ = FFᵀ,  Σᵣ = FᵣFᵣᵀ,  F = V·diag(√λ)
 //! ```
 //!
-//! These are the roots of the eigenvalues of Σᵣ^½ΣΣᵣ^½, found without squaring: small ones keep their digits, and a
-//! singular covariance costs none. (The field takes the root of the non-symmetric product, and adds 10⁻⁶ to diagonals
+//! These are the roots of the eigenvalues of Σᵣ^½ΣΣᵣ^½, found so that small ones keep their digits, and a singular
+//! covariance costs none. (The field takes the root of the non-symmetric product, and adds 10⁻⁶ to diagonals
 //! when that fails.)
 //!
 //! The standard error is that of the mean of the influence function (what one sample does to the distance):
@@ -59,7 +59,8 @@ impl Reference {
     pub fn distance(&self, statistics: &Statistics) -> Result<f64> {
         self.require_fit(statistics)?;
         let overlap = self.factor.transposed_times(&factor(statistics)?);
-        self.combine(statistics, overlap.singular_values()?)
+        let squares = overlap.outer_gram().eigen()?;
+        Ok(self.combine(statistics, &overlap.singular_values(&squares)?))
     }
 
     /// The distance of samples by their features.
@@ -67,10 +68,10 @@ impl Reference {
         let statistics = Statistics::of(features, Default::default())?;
         self.require_fit(&statistics)?;
         let overlap = self.factor.transposed_times(&factor(&statistics)?);
-        let (singular, influence) =
-            rayon::join(|| overlap.singular_values(), || self.influence(features, &statistics, &overlap));
-        let value = self.combine(&statistics, singular?)?;
-        Ok(Estimate { value, error: Estimate::mean(&influence?).error, count: features.len() })
+        let squares = overlap.outer_gram().eigen()?;
+        let value = self.combine(&statistics, &overlap.singular_values(&squares)?);
+        let error = Estimate::mean(&self.influence(features, &statistics, &squares)).error;
+        Ok(Estimate { value, error, count: features.len() })
     }
 
     fn require_fit(&self, other: &Statistics) -> Result<()> {
@@ -81,22 +82,20 @@ impl Reference {
         if expected == found { Ok(()) } else { Err(Error::Shape { what: "features".into(), expected, found }) }
     }
 
-    fn combine(&self, other: &Statistics, mut singular: Vec<f64>) -> Result<f64> {
-        // From the smallest on, so that they count.
-        singular.sort_by(f64::total_cmp);
+    /// `singular` rises: small ones are added first, so that they count.
+    fn combine(&self, other: &Statistics, singular: &[f64]) -> f64 {
         let between: f64 = differences(other, &self.statistics).iter().map(|d| d * d).sum();
         let traces = other.sigma.trace() + self.statistics.sigma.trace();
         let value = between + traces - 2.0 * singular.iter().sum::<f64>();
-        Ok(if value < 0.0 && value > -ROUNDING * (between + traces) { 0.0 } else { value })
+        if value < 0.0 && value > -ROUNDING * (between + traces) { 0.0 } else { value }
     }
 
     /// ψ of each sample.
-    fn influence(&self, features: &Features, own: &Statistics, overlap: &Matrix) -> Result<Vec<f64>> {
-        let eigen = overlap.outer_gram().eigen()?;
-        let first = eigen.first_sound();
+    fn influence(&self, features: &Features, own: &Statistics, squares: &Eigen) -> Vec<f64> {
+        let first = squares.first_sound();
         // Eigenvalues are S²: the quadratic form of T is ‖S^-½·Uᵀ·Fᵣᵀ·c‖².
-        let roots: Vec<f64> = eigen.values[first..].iter().map(|v| v.powf(-0.25)).collect();
-        let map = self.factor.times(&eigen.vectors.scaled_columns(first, &roots));
+        let roots: Vec<f64> = squares.values[first..].iter().map(|v| v.powf(-0.25)).collect();
+        let map = self.factor.times(&squares.vectors.scaled_columns(first, &roots));
         let shift = differences(own, &self.statistics);
         let dims = features.dims();
         let mut influence = Vec::with_capacity(features.len());
@@ -110,7 +109,7 @@ impl Reference {
                 2.0 * linear + c.iter().map(|v| v * v).sum::<f64>() - y.iter().map(|v| v * v).sum::<f64>()
             }));
         }
-        Ok(influence)
+        influence
     }
 }
 

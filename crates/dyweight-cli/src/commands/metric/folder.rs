@@ -1,0 +1,87 @@
+//! Folders of PNG files: found in order, decoded in parallel.
+
+use dyweight::image::Image;
+use dyweight::{Error, Result, Tensor};
+use rayon::prelude::*;
+use std::path::{Path, PathBuf};
+
+/// Folders inside folders beyond this are a loop of links.
+const DEPTH: usize = 32;
+
+/// The PNG files below a folder, all of one size.
+pub struct Folder {
+    pub files: Vec<PathBuf>,
+    pub shape: [usize; 3],
+}
+
+impl Folder {
+    /// Finds the files and looks at the first; the first `num` count, if that is given.
+    pub fn open(path: &Path, num: Option<usize>) -> Result<Self> {
+        let mut files = Vec::new();
+        collect(path, DEPTH, &mut files)?;
+        // By their names from the top: the order in which the sampler writes seeds.
+        files.sort();
+        if let Some(num) = num {
+            require_enough(&path.display().to_string(), files.len(), num)?;
+            files.truncate(num);
+        }
+        let first = files.first().ok_or_else(|| Error::Conflict {
+            problem: format!("there are no PNG files in {}", path.display()),
+            hint: "give a folder of images, such as the --outdir of dyweight sample".into(),
+        })?;
+        let shape = shape_of(&Image::read(first)?);
+        Ok(Self { files, shape })
+    }
+
+    /// Some of the images, as samples.
+    pub fn batch(&self, files: &[PathBuf]) -> Result<Tensor> {
+        // The first error in the order of the files, whoever meets one first.
+        let read: Vec<Result<Tensor>> = files.par_iter().map(|file| self.read(file)).collect();
+        Tensor::concat(&read.into_iter().collect::<Result<Vec<_>>>()?)
+    }
+
+    fn read(&self, file: &Path) -> Result<Tensor> {
+        let image = Image::read(file)?;
+        let found = shape_of(&image);
+        if found != self.shape {
+            let what = format!("image {} (channels, height, width)", file.display());
+            return Err(Error::Shape { what, expected: self.shape.to_vec(), found: found.to_vec() });
+        }
+        Ok(image.to_sample())
+    }
+}
+
+fn shape_of(image: &Image) -> [usize; 3] {
+    [image.channels(), image.height(), image.width()]
+}
+
+/// An error unless there are `num`.
+pub fn require_enough(what: &str, there: usize, num: usize) -> Result<()> {
+    let bad = |expected| Err(Error::BadValue { name: "num", value: num.to_string(), expected });
+    match num {
+        0 => bad("at least one image".into()),
+        _ if there < num => bad(format!("{what} has only {there} images")),
+        _ => Ok(()),
+    }
+}
+
+fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
+    let failed = |e| Error::io("read", folder, e);
+    if depth == 0 {
+        return Err(failed(std::io::Error::other("folders are nested too deeply")));
+    }
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_dir() {
+            collect(&path, depth - 1, files)?;
+        } else if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("png")) && !is_sheet(&path) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The contact sheet that `sample --grid` leaves beside its images is not one of them.
+fn is_sheet(path: &Path) -> bool {
+    path.file_name().is_some_and(|n| n == "grid.png") && path.with_file_name("run.json").is_file()
+}

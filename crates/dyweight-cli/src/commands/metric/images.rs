@@ -1,0 +1,135 @@
+//! Where images come from, and their features.
+
+use super::CommonArgs;
+use super::folder::{Folder, require_enough};
+use crate::args::ModelArgs;
+use crate::commands::sample::{Drawing, Sink};
+use crate::ui;
+use dyweight::metrics::frechet::Statistics;
+use dyweight::metrics::{Features, Source, quantise};
+use dyweight::models::features::FeatureMap;
+use dyweight::{Error, Result, Tensor};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Images of a batch, unless --batch says otherwise.
+const BATCH: usize = 64;
+
+/// A set of images.
+pub enum Images<'a> {
+    Folder { name: String, folder: Folder },
+    Sampler(Box<Drawing<'a>>),
+}
+
+/// Its features, and what they are features of.
+pub struct Measured {
+    pub features: Features,
+    pub source: Source,
+}
+
+impl Measured {
+    /// Mean and covariance under a name.
+    pub fn statistics(self, name: &str) -> Result<Statistics> {
+        Statistics::of(&self.features, Source { images: Some(name.into()), ..self.source })
+    }
+}
+
+impl<'a> Images<'a> {
+    /// A folder, or the sampler the arguments describe.
+    pub fn open(name: &str, args: &'a CommonArgs) -> Result<Self> {
+        if name == "sampler" {
+            return Ok(Images::Sampler(Box::new(sampler(args)?)));
+        }
+        let path = Path::new(name);
+        if path.is_file() {
+            return Err(Error::Conflict {
+                problem: format!("{name} is a file, but images are needed"),
+                hint: "give a folder of PNG files, 'sampler' with --model, or for fid an .npz with 'mu' and 'sigma'"
+                    .into(),
+            });
+        }
+        Ok(Images::Folder { name: name.into(), folder: Folder::open(path, args.num)? })
+    }
+
+    /// The features that fit.
+    pub fn map(&self, args: &CommonArgs) -> Result<Arc<dyn FeatureMap>> {
+        let shape = match self {
+            Images::Folder { folder, .. } => folder.shape,
+            Images::Sampler(drawing) => drawing.model.model.shape(),
+        };
+        args.features.spec().build(shape)
+    }
+
+    /// What their features are features of.
+    pub fn source(&self, args: &CommonArgs) -> Result<Source> {
+        let map = self.map(args)?;
+        let (images, count) = match self {
+            Images::Folder { name, folder } => (name.clone(), folder.files.len()),
+            Images::Sampler(drawing) => {
+                let setup = drawing.setup()?;
+                let name = format!("{} with {}, {} calls", drawing.model.name, setup.solver.label(), setup.nfe);
+                (name, args.num.unwrap_or(drawing.noise.len()))
+            }
+        };
+        Ok(Source { count: Some(count), ..Source::of(&*map, &images) })
+    }
+
+    /// Takes the features of all images, in order.
+    pub fn measure(&self, args: &CommonArgs) -> Result<Measured> {
+        let (map, source) = (self.map(args)?, self.source(args)?);
+        let mut gathered = Gathered { features: Features::new(map.dims()), map };
+        match self {
+            Images::Folder { folder, .. } => {
+                let batch = args.draw.batch.unwrap_or(BATCH);
+                let mut progress = ui::Progress::new("features", folder.files.len());
+                for files in folder.files.chunks(batch) {
+                    gathered.add(&folder.batch(files)?)?;
+                    if ui::stop_requested() {
+                        return Err(Error::Cancelled);
+                    }
+                    progress.add(files.len(), "");
+                }
+                progress.finish();
+            }
+            Images::Sampler(drawing) => {
+                let wanted: Vec<usize> = (0..args.num.unwrap_or(drawing.noise.len())).collect();
+                drawing.draw(&drawing.setup()?, &wanted, &mut gathered)?;
+            }
+        }
+        Ok(Measured { features: gathered.features, source })
+    }
+}
+
+fn sampler(args: &CommonArgs) -> Result<Drawing<'_>> {
+    let Some(model) = args.model.clone() else {
+        return Err(Error::Conflict {
+            problem: "which model should the sampler use?".into(),
+            hint: "give --model; for a folder of that name write ./sampler".into(),
+        });
+    };
+    let (shape, config, conv) = (args.shape.clone(), args.config.clone(), args.conv.clone());
+    let drawing = Drawing::open(&ModelArgs { model, shape, config, conv }, &args.draw)?;
+    if let Some(num) = args.num {
+        require_enough("the list of seeds", drawing.noise.len(), num)?;
+    }
+    Ok(drawing)
+}
+
+/// Features in the making.
+struct Gathered {
+    features: Features,
+    map: Arc<dyn FeatureMap>,
+}
+
+impl Gathered {
+    fn add(&mut self, images: &Tensor) -> Result<()> {
+        self.features.push(&self.map.features(images)?)
+    }
+}
+
+impl Sink for Gathered {
+    /// Samples go through eight bits first, as if they had been written.
+    fn take(&mut self, _indices: &[usize], samples: &Tensor) -> Result<()> {
+        self.add(&quantise(samples))
+    }
+}

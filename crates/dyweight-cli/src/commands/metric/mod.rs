@@ -1,0 +1,257 @@
+//! `dyweight metric`: distances of sets of images, each with its standard error.
+
+mod bench;
+mod folder;
+mod images;
+mod report;
+mod teacher;
+
+use super::sample::DrawArgs;
+use crate::args::FeatureArgs;
+use crate::ui;
+use clap::{Args, Subcommand};
+use dyweight::checkpoint::Fingerprint;
+use dyweight::metrics::frechet::{Reference, Statistics};
+use dyweight::metrics::{Estimate, Features, FieldCount, Provenance, Source, kid, precision_recall};
+use dyweight::spec::statistics;
+use dyweight::{Error, Result};
+use images::{Images, Measured};
+use report::Report;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What to measure.
+#[derive(Args)]
+pub struct MetricArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Fréchet distance to a reference; FID with Inception's features
+    Fid(Box<PairArgs>),
+    /// Mean and covariance of features, as a reference for others
+    Stats(Box<StatsArgs>),
+    /// Kernel distance of two sets, unbiased
+    Kid(Box<PairArgs>),
+    /// Precision and recall of samples (second) against real images (first)
+    Pr(Box<PairArgs>),
+    /// Distance to a teacher's samples from the same noise: RMSE and PSNR
+    Teacher(teacher::TeacherArgs),
+    /// Time of a covariance and the trace of a matrix root
+    Bench(bench::BenchArgs),
+}
+
+/// Two sets to compare.
+#[derive(Args)]
+struct PairArgs {
+    /// A folder of PNG files, 'sampler' (with --model), or for fid an .npz of statistics
+    #[arg(value_name = "IMAGES")]
+    first: String,
+    /// As the first; for fid also the built-in reference 'fashion'
+    #[arg(value_name = "REFERENCE")]
+    second: String,
+    #[command(flatten)]
+    common: CommonArgs,
+    /// JSON file for the result
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    out: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+/// A set to describe.
+#[derive(Args)]
+struct StatsArgs {
+    /// A folder of PNG files, or 'sampler' (with --model)
+    #[arg(value_name = "IMAGES")]
+    images: String,
+    #[command(flatten)]
+    common: CommonArgs,
+    /// File for 'mu' and 'sigma'
+    #[arg(long, value_name = "FILE.npz", help_heading = "Output")]
+    out: PathBuf,
+    /// What to call the images in the file [IMAGES]
+    #[arg(long, help_heading = "Output")]
+    name: Option<String>,
+    /// Print the result as JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+/// What all sets share.
+#[derive(Args)]
+pub struct CommonArgs {
+    #[command(flatten)]
+    features: FeatureArgs,
+    /// Use the first N images of each set, and refuse sets with fewer [all]
+    #[arg(long, value_name = "N", help_heading = "Images")]
+    num: Option<usize>,
+    /// Threads [all cores]; changes nothing but speed
+    #[arg(long, help_heading = "Images")]
+    threads: Option<usize>,
+    /// Model of the sampler: a built-in name or a file
+    #[arg(long, value_name = "NAME|FILE", help_heading = "Sampler")]
+    model: Option<String>,
+    /// Sample shape of a mixture file
+    #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1, help_heading = "Sampler")]
+    shape: Option<Vec<usize>>,
+    /// Configuration of a weights file that carries none
+    #[arg(long, value_name = "FILE", help_heading = "Sampler")]
+    config: Option<PathBuf>,
+    /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
+    #[arg(long, value_name = "NAME", help_heading = "Sampler")]
+    conv: Option<String>,
+    #[command(flatten)]
+    draw: DrawArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &MetricArgs) -> Result<()> {
+    match &args.what {
+        What::Fid(args) => fid(args),
+        What::Stats(args) => stats(args),
+        What::Kid(args) => pair(args, "kid", &|real, samples| Ok(vec![("kid", kid(real, samples)?)])),
+        What::Pr(args) => pair(args, "precision-recall", &|real, samples| {
+            let found = precision_recall(real, samples)?;
+            Ok(vec![("precision", found.precision), ("recall", found.recall)])
+        }),
+        What::Teacher(args) => teacher::run(args),
+        What::Bench(args) => bench::run(args),
+    }
+}
+
+impl CommonArgs {
+    /// Refuses what cannot be meant, before anything is opened.
+    fn prepare(&self, sets: &[&String], out: Option<&Path>) -> Result<()> {
+        ui::set_threads(self.threads)?;
+        if self.draw.batch == Some(0) {
+            let expected = "at least one image per batch".into();
+            return Err(Error::BadValue { name: "batch", value: "0".into(), expected });
+        }
+        if self.model.is_some() && !sets.iter().any(|s| *s == "sampler") {
+            return Err(Error::Conflict {
+                problem: "a model was given, but no images are to be sampled".into(),
+                hint: "write 'sampler' in the place of its images, or leave --model out".into(),
+            });
+        }
+        report::require_place(out)
+    }
+}
+
+/// True of a file of statistics; formats are told by content.
+fn is_archive(name: &str) -> bool {
+    let mut start = [0; 2];
+    let path = Path::new(name);
+    path.is_file() && File::open(path).and_then(|mut f| f.read_exact(&mut start)).is_ok() && start == *b"PK"
+}
+
+/// Statistics by name, file or images.
+fn open_reference(args: &PairArgs) -> Result<Statistics> {
+    if Path::new(&args.second).is_dir() {
+        return Images::open(&args.second, &args.common)?.measure(&args.common)?.statistics(&args.second);
+    }
+    statistics(&args.second)
+}
+
+fn fid(args: &PairArgs) -> Result<()> {
+    args.common.prepare(&[&args.first], args.out.as_deref())?;
+    if is_archive(&args.first) {
+        let (own, reference) = (Statistics::read(Path::new(&args.first))?, open_reference(args)?);
+        let (source, dims) = (own.source.clone(), own.mu.len());
+        let reference = Reference::new(reference)?;
+        let value = reference.distance(&own)?;
+        let count = source.count.unwrap_or(0);
+        // Statistics do not say how their samples scatter.
+        let estimate = Estimate { value, error: f64::NAN, count };
+        return finish_fid(args, source, &reference, (estimate, dims));
+    }
+    let images = Images::open(&args.first, &args.common)?;
+    let (known, source) = (images.map(&args.common)?, images.source(&args.common)?);
+    let reference = open_reference(args)?;
+    if let Some(problem) = reference.source.conflict(&source) {
+        let hint = "make statistics of the reference with these features: dyweight metric stats".into();
+        return Err(Error::Conflict { problem: format!("the reference cannot be used here: {problem}"), hint });
+    }
+    if reference.mu.len() != known.dims() {
+        let what = format!("features of the reference '{}'", args.second);
+        return Err(Error::Shape { what, expected: vec![known.dims()], found: vec![reference.mu.len()] });
+    }
+    let reference = Reference::new(reference)?;
+    let Measured { features, source } = images.measure(&args.common)?;
+    let estimate = reference.estimate(&features)?;
+    finish_fid(args, source, &reference, (estimate, features.dims()))
+}
+
+fn finish_fid(
+    args: &PairArgs,
+    samples: Source,
+    reference: &Reference,
+    (estimate, dims): (Estimate, usize),
+) -> Result<()> {
+    let against = &reference.statistics().source;
+    let mut warnings = match samples.count {
+        Some(count) => FieldCount::warnings(count, dims),
+        None => vec![format!("{} does not say how many samples it is of", args.first)],
+    };
+    if samples.features.is_none() || against.features.is_none() {
+        warnings.push("not all statistics say which features they are of: that they are the same is up to you".into());
+    }
+    // Only Inception's features make it the number the field calls FID.
+    let inception = samples.features.as_deref().is_some_and(|f| f.starts_with("inception"));
+    let metric = if inception { "fid" } else { "frechet" };
+    let provenance = Provenance {
+        metric: metric.into(),
+        samples,
+        reference: against.clone(),
+        reference_sha256: Some(reference.statistics().fingerprint()),
+    };
+    Report { values: vec![(metric, estimate)], provenance, warnings }.give(args.out.as_deref(), args.json)
+}
+
+fn stats(args: &StatsArgs) -> Result<()> {
+    args.common.prepare(&[&args.images], Some(&args.out))?;
+    let measured = Images::open(&args.images, &args.common)?.measure(&args.common)?;
+    let (count, dims) = (measured.features.len(), measured.features.dims());
+    let statistics = measured.statistics(args.name.as_deref().unwrap_or(&args.images))?;
+    statistics.write(&args.out)?;
+    FieldCount::warnings(count, dims).iter().take(usize::from(count < 2 * dims)).for_each(|w| ui::warn(w));
+    if args.json {
+        let facts = serde_json::json!({
+            "file": args.out, "count": count, "dims": dims, "source": statistics.source,
+            "sha256": statistics.fingerprint(),
+        });
+        ui::print_json(&facts);
+    } else {
+        let features = statistics.source.features.as_deref().unwrap_or("unnamed features");
+        eprintln!("{count} images, {dims} features ({features})");
+        ui::print(&args.out.display().to_string());
+    }
+    Ok(())
+}
+
+type Measure<'m> = &'m dyn Fn(&Features, &Features) -> Result<Vec<(&'static str, Estimate)>>;
+
+/// A metric of two sets of features.
+fn pair(args: &PairArgs, metric: &str, measure: Measure<'_>) -> Result<()> {
+    args.common.prepare(&[&args.first, &args.second], args.out.as_deref())?;
+    let [first, second] = [&args.first, &args.second].map(|name| Images::open(name, &args.common));
+    let (first, second) = (first?, second?);
+    // Both are opened before either is measured: a wrong name must not cost an hour.
+    second.map(&args.common)?;
+    let (first, second) = (first.measure(&args.common)?, second.measure(&args.common)?);
+    let rows = second.features.rows().iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let reference_sha256 = Some(Fingerprint::default().add(&rows).text());
+    let values = measure(&first.features, &second.features)?;
+    let mut warnings = Vec::new();
+    if metric == "precision-recall" && first.features.len() != second.features.len() {
+        let (a, b) = (first.features.len(), second.features.len());
+        warnings.push(format!("{a} and {b} images: precision and recall depend on both numbers, use --num"));
+    }
+    let (samples, reference) = (first.source, second.source);
+    let provenance = Provenance { metric: metric.into(), samples, reference, reference_sha256 };
+    Report { values, provenance, warnings }.give(args.out.as_deref(), args.json)
+}

@@ -1,0 +1,105 @@
+//! `dyweight metric teacher`: samples against a teacher's from the same noise.
+
+use super::folder::{Folder, require_enough};
+use super::report::{number, require_place, said};
+use crate::files::batch;
+use crate::ui;
+use clap::Args;
+use dyweight::checkpoint::{TensorFile, atomic};
+use dyweight::metrics::teacher::{psnr, rmse, squared_errors};
+use dyweight::{Error, Result, Tensor};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Two sets, image by image.
+#[derive(Args)]
+pub struct TeacherArgs {
+    /// A folder of PNG files, or a safetensors file with 'samples'
+    #[arg(value_name = "SAMPLES")]
+    samples: PathBuf,
+    /// The teacher's, under the same names
+    #[arg(value_name = "TEACHER")]
+    teacher: PathBuf,
+    /// Use the first N, and refuse sets with fewer [all]
+    #[arg(long, value_name = "N")]
+    num: Option<usize>,
+    /// Images per batch; changes nothing but speed and memory
+    #[arg(long)]
+    batch: Option<usize>,
+    /// Threads [all cores]; changes nothing but speed
+    #[arg(long)]
+    threads: Option<usize>,
+    /// JSON file for the result
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &TeacherArgs) -> Result<()> {
+    ui::set_threads(args.threads)?;
+    require_place(args.out.as_deref())?;
+    if args.batch == Some(0) {
+        let expected = "at least one image per batch".into();
+        return Err(Error::BadValue { name: "batch", value: "0".into(), expected });
+    }
+    let errors = if args.samples.is_dir() { folders(args)? } else { files(args)? };
+    let (rmse, psnr) = (rmse(&errors), psnr(&errors));
+    let facts = json!({
+        "rmse": number(&rmse), "psnr": number(&psnr), "samples": args.samples, "teacher": args.teacher,
+        "count": errors.len(),
+    });
+    if let Some(path) = &args.out {
+        atomic::write(path, format!("{facts:#}\n").as_bytes())?;
+    }
+    if args.json {
+        ui::print_json(&facts);
+    } else {
+        ui::print(&format!("rmse: {}", said(&rmse)));
+        ui::print(&format!("psnr: {} dB", said(&psnr)));
+        eprintln!("{} pairs, values in [-1, 1]", errors.len());
+    }
+    Ok(())
+}
+
+fn folders(args: &TeacherArgs) -> Result<Vec<f64>> {
+    let samples = Folder::open(&args.samples, args.num)?;
+    let teacher = Folder::open(&args.teacher, args.num)?;
+    let names = |folder: &Folder, root: &Path| -> Vec<PathBuf> {
+        folder.files.iter().map(|f| f.strip_prefix(root).unwrap_or(f).to_owned()).collect()
+    };
+    let (ours, theirs) = (names(&samples, &args.samples), names(&teacher, &args.teacher));
+    let odd = ours.iter().find(|n| theirs.binary_search(n).is_err());
+    let odd = odd.or_else(|| theirs.iter().find(|n| ours.binary_search(n).is_err()));
+    if let Some(odd) = odd {
+        return Err(Error::Conflict {
+            problem: format!("{} is in one of the folders only", odd.display()),
+            hint: "both must hold images of the same seeds".into(),
+        });
+    }
+    let (mut errors, mut progress) = (Vec::new(), ui::Progress::new("comparing", ours.len()));
+    let batch = args.batch.unwrap_or(256);
+    for (a, b) in samples.files.chunks(batch).zip(teacher.files.chunks(batch)) {
+        errors.extend(squared_errors(&samples.batch(a)?, &teacher.batch(b)?)?);
+        progress.add(a.len(), "");
+        if ui::stop_requested() {
+            return Err(Error::Cancelled);
+        }
+    }
+    progress.finish();
+    Ok(errors)
+}
+
+fn files(args: &TeacherArgs) -> Result<Vec<f64>> {
+    let read = |path: &Path| -> Result<Tensor> {
+        let file = TensorFile::read(path)?;
+        let samples = file.tensor("samples").map_err(|p| Error::malformed(path, p))?;
+        let samples = batch(path, "samples", samples)?;
+        let Some(num) = args.num else { return Ok(samples) };
+        require_enough(&path.display().to_string(), samples.samples(), num)?;
+        Ok(samples.slice(0..num))
+    };
+    squared_errors(&read(&args.samples)?, &read(&args.teacher)?)
+}
