@@ -20,12 +20,18 @@ impl<'t> Table<'t> {
 
     /// A run of the table, without any slope yet.
     pub fn run(self) -> Box<dyn Run + 't> {
-        Box::new(TableRun { table: self, slopes: Vec::new() })
+        let mut needed: Vec<usize> = self.rows.iter().map(Vec::len).collect();
+        for i in (1..needed.len()).rev() {
+            needed[i - 1] = needed[i - 1].max(needed[i]);
+        }
+        Box::new(TableRun { table: self, needed, slopes: Vec::new() })
     }
 }
 
 struct TableRun<'t> {
     table: Table<'t>,
+    /// The most slopes this row or a later one uses.
+    needed: Vec<usize>,
     /// Newest first.
     slopes: Vec<Sample>,
 }
@@ -35,8 +41,7 @@ impl Run for TableRun<'_> {
         self.slopes.insert(0, path.slope(&x, &Query::at(&self.table.times[i]))?);
         let row = &self.table.rows[i];
         // Slopes no later row will use are let go.
-        let needed = self.table.rows[i..].iter().map(Vec::len).max().unwrap_or(0);
-        self.slopes.truncate(needed);
+        self.slopes.truncate(self.needed[i]);
         let mut terms = vec![(Coeff::from(1.0), &x)];
         terms.extend(row.iter().cloned().zip(&self.slopes));
         path.combine(&terms)

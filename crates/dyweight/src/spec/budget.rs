@@ -57,16 +57,21 @@ impl Setting<'_> {
             // With the analytical first step there can be one step more than calls.
             None => (1, nfe + 2),
         };
-        // Calls never fall as steps are added: find the last grid that does not exceed the budget.
+        // Calls never fall as steps are added: find the last grid that does not exceed the budget. Halving alone would run the
+        // solver on a dozen long grids, so every other guess supposes that steps cost what they did so far.
+        let mut made = calls(low)?;
+        let mut guess = true;
         while low + 1 < high {
-            let middle = low.midpoint(high);
-            if calls(middle)? <= nfe {
-                low = middle;
-            } else {
-                high = middle;
+            let middle = match guess {
+                true => (low + nfe.saturating_sub(made) / made.div_ceil(low).max(1)).clamp(low + 1, high - 1),
+                false => low.midpoint(high),
+            };
+            guess = !guess;
+            match calls(middle)? {
+                few if few <= nfe => (low, made) = (middle, few),
+                _ => high = middle,
             }
         }
-        let made = calls(low)?;
         if made == nfe {
             return self.schedule.grid(low, self.range);
         }
