@@ -7,6 +7,7 @@
 
 mod args;
 mod commands;
+mod contest;
 mod files;
 mod ui;
 
@@ -23,12 +24,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Train, compare and report on the embedded model, in two minutes
+    Quickstart(commands::quickstart::QuickstartArgs),
     /// Make samples with any solver and budget
     Sample(Box<commands::sample::SampleArgs>),
     /// Learn a solver for a model and a budget
     Train(Box<commands::train::TrainArgs>),
+    /// Compare solvers on the same noise: table, plots and pictures in one report
+    Compare(Box<commands::compare::CompareArgs>),
     /// The paper's experiments by name
-    Study(commands::study::StudyArgs),
+    Study(Box<commands::study::StudyArgs>),
     /// Evaluate a model, and its gradients, at given inputs
     Probe(commands::probe::ProbeArgs),
     /// Measure sets of images: Fréchet distance (FID), kernel distance, precision and recall, distance to a teacher
@@ -46,8 +51,10 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
+        Command::Quickstart(args) => commands::quickstart::run(&args),
         Command::Sample(args) => commands::sample::run(&args),
         Command::Train(args) => commands::train::run(&args),
+        Command::Compare(args) => commands::compare::run(&args),
         Command::Study(args) => commands::study::run(&args),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Metric(args) => commands::metric::run(&args),

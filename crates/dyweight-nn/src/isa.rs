@@ -148,12 +148,16 @@ impl<R, F: FnOnce() -> R> Kernel for Plain<F> {
     }
 }
 
+/// # Safety
+/// The processor must have AVX2 and FMA.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Avx2>()
 }
 
+/// # Safety
+/// The processor must have these parts of AVX-512.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma")]
 unsafe fn run_avx512<K: Kernel>(kernel: K) -> K::Output {

@@ -9,7 +9,9 @@
 //! | [`Conv2d`], [`Linear`], [`Fir`], [`concat()`], pooling by average | nothing (shapes only) |
 //! | [`GroupNorm`] | its input, its [`NormStats`], its modulation |
 //! | [`SelfAttention`], [`attention()`] | queries, keys, values (the softmax is computed again) |
-//! | [`silu`], [`relu`], [`MaxPool`] | its input |
+//! | [`silu`] | its input |
+//! | [`relu`], [`Conv2d::forward_relu`] | its input or output, or the [`Positive`] bits of its output |
+//! | [`MaxPool`] | the [`Winners`] of its windows |
 //!
 //! Promises, all tested:
 //! * any channel count, any spatial size, any batch;
@@ -37,6 +39,7 @@ pub mod linear;
 pub mod norm;
 mod parallel;
 pub mod pooling;
+pub mod positive;
 mod simd;
 
 pub use act::{Act, Shape};
@@ -50,4 +53,5 @@ pub use fir::Fir;
 pub use isa::Isa;
 pub use linear::Linear;
 pub use norm::{Activation, GroupNorm, Modulation, NormGrad, NormStats};
-pub use pooling::{AvgPool, MaxPool};
+pub use pooling::{AvgPool, MaxPool, Winners};
+pub use positive::Positive;

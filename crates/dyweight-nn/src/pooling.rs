@@ -1,5 +1,7 @@
 //! Pooling over windows, and its input gradients.
 
+use rayon::prelude::*;
+
 use crate::act::{Act, Shape};
 use crate::conv::Padding;
 use crate::elementwise::axpy;
@@ -33,6 +35,19 @@ impl Windows {
         let before = [self.padding.top, self.padding.left][axis];
         let start = index * self.stride[axis];
         start.saturating_sub(before)..(start + self.kernel[axis] - before).min(len)
+    }
+
+    /// The windows, of `count` along `axis`, that see input row (or column) `at`.
+    fn seeing(&self, axis: usize, at: usize, count: usize) -> std::ops::Range<usize> {
+        let place = at + [self.padding.top, self.padding.left][axis];
+        let first = (place + 1).saturating_sub(self.kernel[axis]).div_ceil(self.stride[axis]);
+        first..(place / self.stride[axis] + 1).min(count)
+    }
+
+    /// The number, within window `(i, j)`, of the input pixel `(u, v)`.
+    fn place(&self, (i, j): (usize, usize), (u, v): (usize, usize)) -> usize {
+        let (row, column) = (u + self.padding.top - i * self.stride[0], v + self.padding.left - j * self.stride[1]);
+        row * self.kernel[1] + column
     }
 }
 
@@ -73,21 +88,16 @@ impl AvgPool {
     pub fn backward(&self, gy: &Act, input_size: [usize; 2]) -> Act {
         let from = gy.shape();
         assert_eq!(gy.size(), self.windows.output_size(input_size), "size of a pooled gradient");
-        per_sample(
+        per_input_pixel(
+            &self.windows,
             from.with_size(input_size),
+            gy,
             #[inline(always)]
-            |gx, n| {
-                let gy = gy.sample(n);
-                for (i, j) in pixels(0..from.h, 0..from.w) {
-                    let rows = self.windows.range(0, i, input_size[0]);
-                    let columns = self.windows.range(1, j, input_size[1]);
-                    let weight = self.weight(rows.len() * columns.len());
-                    let g = &gy[(i * from.w + j) * from.c..][..from.c];
-                    for (u, v) in pixels(rows, columns) {
-                        let to = &mut gx[(u * input_size[1] + v) * from.c..][..from.c];
-                        axpy(to, weight, g);
-                    }
-                }
+            |gx, n, window, _| {
+                let rows = self.windows.range(0, window.0, input_size[0]);
+                let columns = self.windows.range(1, window.1, input_size[1]);
+                let g = &gy.sample(n)[(window.0 * from.w + window.1) * from.c..][..from.c];
+                axpy(gx, self.weight(rows.len() * columns.len()), g);
             },
         )
     }
@@ -131,27 +141,68 @@ impl MaxPool {
         )
     }
 
-    /// Gradient of the input `x`: all of it to the first maximum of each window, in row-major order.
-    pub fn backward(&self, x: &Act, gy: &Act) -> Act {
-        let (from, shape) = (gy.shape(), x.shape());
-        assert_eq!(gy.size(), self.windows.output_size(x.size()), "size of a pooled gradient");
-        per_sample(
-            shape,
-            #[inline(always)]
-            |gx, n| {
-                let (x, gy) = (x.sample(n), gy.sample(n));
-                for (i, j) in pixels(0..from.h, 0..from.w) {
-                    let (rows, columns) = (self.windows.range(0, i, shape.h), self.windows.range(1, j, shape.w));
-                    for c in 0..shape.c {
-                        let places =
-                            pixels(rows.clone(), columns.clone()).map(|(u, v)| (u * shape.w + v) * shape.c + c);
-                        let first = places.reduce(|best, at| if x[at] > x[best] { at } else { best });
-                        gx[first.expect("windows hold at least one pixel")] += gy[(i * from.w + j) * shape.c + c];
+    /// The maxima, and where they are.
+    ///
+    /// # Panics
+    /// If a window has more than 256 places.
+    pub fn forward_recorded(&self, x: &Act) -> (Act, Winners) {
+        let from = x.shape();
+        let shape = from.with_size(self.windows.output_size(x.size()));
+        let [kh, kw] = self.windows.kernel;
+        assert!(kh * kw <= 256, "{kh}x{kw} places in one byte");
+        let (mut y, mut places) = (Act::stale(shape), vec![0; shape.len()]);
+        let (isa, line) = (Isa::active(), (shape.w * shape.c).max(1));
+        let lines = y.data_mut().par_chunks_mut(line).zip(places.par_chunks_mut(line)).enumerate();
+        lines.for_each(|(item, (y, places))| {
+            let (sample, i) = (x.sample(item / shape.h), item % shape.h);
+            let rows = self.windows.range(0, i, from.h);
+            isa.vectorize(
+                #[inline(always)]
+                || {
+                    let pairs = y.chunks_exact_mut(shape.c).zip(places.chunks_exact_mut(shape.c));
+                    for (j, (y, places)) in pairs.enumerate() {
+                        y.fill(f32::NEG_INFINITY);
+                        for (u, v) in pixels(rows.clone(), self.windows.range(1, j, from.w)) {
+                            let pixel = &sample[(u * from.w + v) * from.c..][..from.c];
+                            let place = self.windows.place((i, j), (u, v)) as u8;
+                            for ((y, at), x) in y.iter_mut().zip(places.iter_mut()).zip(pixel) {
+                                let wins = *x > *y || x.is_nan();
+                                (*y, *at) = if wins { (*x, place) } else { (*y, *at) };
+                            }
+                        }
                     }
+                },
+            );
+        });
+        (y, Winners { input: from, places })
+    }
+
+    /// Gradient of the input: all of it to the first maximum of each window, in row-major order.
+    pub fn backward(&self, winners: &Winners, gy: &Act) -> Act {
+        let (from, shape) = (gy.shape(), winners.input);
+        assert_eq!(gy.size(), self.windows.output_size([shape.h, shape.w]), "size of a pooled gradient");
+        assert_eq!(gy.shape().len(), winners.places.len(), "entries of a pooled gradient");
+        per_input_pixel(
+            &self.windows,
+            shape,
+            gy,
+            #[inline(always)]
+            |gx, n, window, place| {
+                let at = n * from.sample_len() + (window.0 * from.w + window.1) * from.c;
+                let (g, places) = (&gy.data()[at..][..from.c], &winners.places[at..][..from.c]);
+                for ((gx, g), winner) in gx.iter_mut().zip(g).zip(places) {
+                    *gx += if *winner == place as u8 { *g } else { 0.0 };
                 }
             },
         )
     }
+}
+
+/// Where in its window each maximum was found.
+#[derive(Clone, Debug)]
+pub struct Winners {
+    input: Shape,
+    places: Vec<u8>,
 }
 
 /// All pairs, row-major.
@@ -186,17 +237,31 @@ fn per_window(
     y
 }
 
-/// Adds into each sample of a gradient that starts as zeros.
-fn per_sample(shape: Shape, f: impl Fn(&mut [f32], usize) + Sync) -> Act {
+/// Adds, to each pixel of a gradient that starts as zeros, what the windows that see it bring, in row-major order:
+/// `f(pixel, sample, window, place of the pixel in the window)`.
+fn per_input_pixel(
+    windows: &Windows,
+    shape: Shape,
+    gy: &Act,
+    f: impl Fn(&mut [f32], usize, (usize, usize), usize) + Sync,
+) -> Act {
+    let [rows, columns] = gy.size();
     let mut gx = Act::zeros(shape);
-    let (isa, len) = (Isa::active(), shape.sample_len());
+    let (isa, line) = (Isa::active(), shape.w * shape.c);
     let shared = Disjoint::new(gx.data_mut());
-    for_each(shape.n, |n| {
-        // SAFETY: one sample per item.
-        let gx = unsafe { shared.part(n * len, len) };
+    for_each(shape.n * shape.h, |item| {
+        // SAFETY: one image row per item.
+        let to = unsafe { shared.part(item * line, line) };
+        let (n, u) = (item / shape.h, item % shape.h);
         isa.vectorize(
             #[inline(always)]
-            || f(gx, n),
+            || {
+                for (v, gx) in to.chunks_exact_mut(shape.c).enumerate() {
+                    for window in pixels(windows.seeing(0, u, rows), windows.seeing(1, v, columns)) {
+                        f(gx, n, window, windows.place(window, (u, v)));
+                    }
+                }
+            },
         );
     });
     gx

@@ -140,6 +140,27 @@ fn residual_and_scale_are_fused() {
 }
 
 #[test]
+fn the_rectifier_is_fused() {
+    on_every_isa(|_| {
+        let mut random = Random(6);
+        for algo in ALGOS {
+            for (kernel, padding) in [([3, 3], [1, 1]), ([1, 7], [0, 3]), ([7, 1], [3, 0]), ([1, 1], [0, 0])] {
+                let padding = Padding::symmetric(padding[0], padding[1]);
+                let spec = ConvSpec { kernel, padding, ..ConvSpec::same(21, 70, 3, algo) };
+                let case = case(&mut random, spec);
+                let x = random.act(2, 9, 11, 21);
+                let apart = dyweight_nn::relu(&case.conv.forward(&x));
+                let fused = case.conv.forward_relu(&x);
+                assert!(fused.data().iter().zip(apart.data()).all(|(a, b)| a == b), "{spec:?}");
+                let mut bad = x.clone();
+                bad.data_mut()[0] = f32::NAN;
+                assert!(case.conv.forward_relu(&bad).data()[0].is_nan(), "NaN stays NaN");
+            }
+        }
+    });
+}
+
+#[test]
 fn linear_layers() {
     on_every_isa(|_| {
         let mut random = Random(4);

@@ -27,6 +27,18 @@ fn everything(x: &Act, gy: &Act, p: &Act) -> Vec<Act> {
         results.extend(gradient.modulation);
     }
     let fir = Fir::new(&[1.0, 3.0, 3.0, 1.0]).unwrap();
+    let tall =
+        ConvSpec { kernel: [7, 1], padding: Padding::symmetric(3, 0), ..ConvSpec::same(c, c, 1, ConvAlgo::Direct) };
+    let tall = Conv2d::new(tall, &random.vec(c * c * 7, 0.1), None).unwrap();
+    let mut masked = gy.clone();
+    Positive::of(x).mask(&mut masked);
+    results.extend([tall.forward_relu(x), tall.backward(gy, x.size()), masked]);
+    for pool in [MaxPool::new(3, 1, 1), MaxPool::new(3, 2, 0)] {
+        let (y, winners) = pool.forward_recorded(x);
+        let gradient = pool.backward(&winners, &y);
+        results.extend([y, gradient]);
+    }
+    results.push(AvgPool::new(3, 1, 1, false).backward(gy, gy.size()));
     results.extend([fir.up(x), fir.up_backward(x), silu(x), spatial_sum(x), AvgPool::new(3, 1, 1, false).forward(x)]);
     results
 }

@@ -249,9 +249,27 @@ fn pooling() {
             });
             // Piecewise linear: the derivative along x itself gives the value back.
             let gy = random.like(&y);
-            assert_near("maximum", dot(&pool.backward(&x, &gy), &x), dot(&gy, &y), dot(&gy, &gy), 1e-6);
+            let (same, winners) = pool.forward_recorded(&x);
+            assert_bits("recorded maximum", same.data(), y.data());
+            assert_near("maximum", dot(&pool.backward(&winners, &gy), &x), dot(&gy, &y), dot(&gy, &gy), 1e-6);
+            // And along any direction, against the maxima of moved images.
+            let direction = random.like(&x);
+            let wanted = slope(&x, &direction, &gy, |x| max_reference(x, y.shape(), [kernel, stride, padding]));
+            assert_near("its slope", dot(&pool.backward(&winners, &gy), &direction), wanted, dot(&gy, &gy), 1e-6);
         }
     });
+}
+
+fn max_reference(x: &Exact, shape: Shape, [kernel, stride, padding]: [usize; 3]) -> Exact {
+    let mut y = Exact::zeros(shape);
+    let Shape { h, w, c, .. } = shape;
+    let range = |o: usize, len: usize| (o * stride).saturating_sub(padding)..(o * stride + kernel - padding).min(len);
+    for (i, y) in y.data.iter_mut().enumerate() {
+        let (s, u, v, channel) = (i / (h * w * c), i / (w * c) % h, i / c % w, i % c);
+        let places = range(u, x.shape.h).flat_map(|a| range(v, x.shape.w).map(move |b| (a, b)));
+        *y = places.map(|(a, b)| x.at(s, a, b, channel)).fold(f64::MIN, f64::max);
+    }
+    y
 }
 
 fn check_windows(x: &Act, y: &Act, [kernel, stride, padding]: [usize; 3], fits: impl Fn(&[f32], f32) -> bool) {
@@ -272,7 +290,14 @@ fn check_windows(x: &Act, y: &Act, [kernel, stride, padding]: [usize; 3], fits: 
 fn maximum_gradient_goes_to_the_first() {
     let x = Act::from_nhwc(Shape { n: 1, h: 2, w: 2, c: 1 }, &[1.0, 3.0, 3.0, 3.0]);
     let gy = Act::from_rows(1, &[5.0]);
-    assert_eq!(MaxPool::new(2, 2, 0).backward(&x, &gy).data(), [0.0, 5.0, 0.0, 0.0]);
+    let pool = MaxPool::new(2, 2, 0);
+    let (_, winners) = pool.forward_recorded(&x);
+    assert_eq!(pool.backward(&winners, &gy).data(), [0.0, 5.0, 0.0, 0.0]);
+    // Padding stands before the first maximum, and never wins: all four windows see the 3 at the upper right first.
+    let pool = MaxPool::new(3, 1, 1);
+    let (_, winners) = pool.forward_recorded(&x);
+    let gy = Act::from_nhwc(x.shape(), &[1.0, 2.0, 4.0, 8.0]);
+    assert_eq!(pool.backward(&winners, &gy).data(), [0.0, 15.0, 0.0, 0.0]);
 }
 
 #[test]
@@ -287,6 +312,9 @@ fn elementwise() {
         assert_near("silu gradient", dot(&silu_backward(&x, &gy), &v), wanted, dot(&gy, &gy), 1e-6);
         assert_close("relu", &relu(&x), &map(&Exact::of(&x), |v| v.max(0.0)), 0.0);
         assert_near("relu gradient", dot(&relu_backward(&x, &gy), &x), dot(&relu(&x), &gy), dot(&gy, &gy), 1e-6);
+        let mut masked = gy.clone();
+        Positive::of(&relu(&x)).mask(&mut masked);
+        assert_bits("masked gradient", masked.data(), relu_backward(&x, &gy).data());
         let sum = add_scaled(&x, &gy, 0.25);
         let mut other = x.clone();
         other.add_assign(&gy);

@@ -158,6 +158,12 @@ impl Image {
     }
 }
 
+/// True if samples of this shape are pictures: one or three channels and more than a few pixels. Anything else is a list of
+/// numbers.
+pub fn is_image([c, h, w]: [usize; 3]) -> bool {
+    (c == 1 || c == 3) && h >= 8 && w >= 8
+}
+
 /// Images of one size in rows of `columns`, `padding` white pixels between and around them. Grey ones become RGB
 /// if others are.
 pub fn contact_sheet(images: &[Image], columns: usize, padding: u8) -> Result<Image> {

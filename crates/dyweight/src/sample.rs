@@ -3,7 +3,7 @@
 use crate::coeff::Coeff;
 use crate::denoiser::{Denoiser, Prediction};
 use crate::error::{Error, Result};
-use crate::path::{Path, Query, Sample};
+use crate::path::{Fault, Path, Query, Sample};
 use crate::schedule::Grid;
 use crate::solver::Solver;
 use crate::tensor::Tensor;
@@ -90,11 +90,11 @@ pub fn integrate(path: &mut Path<'_>, plan: &Plan<'_>, noise: Tensor, observer: 
     };
     show(path, 0, &x)?;
     for i in 0..steps {
-        x = run.step(path, i, x)?;
+        x = run.step(path, i, x).map_err(|e| placed(e, plan.solver, i, path))?;
         show(path, i + 1, &x)?;
     }
     if plan.denoise_to_zero {
-        x = path.denoised(&x, &Query::at(&times[steps]))?;
+        x = path.denoised(&x, &Query::at(&times[steps])).map_err(|e| placed(e, plan.solver, steps, path))?;
         show(path, steps + 1, &x)?;
     }
     Ok(x)
@@ -131,6 +131,12 @@ fn check_ends(prediction: Prediction, plan: &Plan<'_>) -> Result<()> {
         });
     }
     Ok(())
+}
+
+/// Says where a prediction without numbers was met; other errors are passed on.
+fn placed(error: Error, solver: &dyn Solver, step: usize, path: &Path<'_>) -> Error {
+    let Some(Fault { level: sigma, sample, value }) = path.fault() else { return error };
+    Error::Diverged { solver: solver.label(), step, sigma, tensor: "the network's output", sample, value }
 }
 
 fn check_numbers(solver: &dyn Solver, index: usize, sigma: f64, x: &Sample) -> Result<()> {

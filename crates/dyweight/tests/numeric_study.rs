@@ -174,3 +174,30 @@ fn errors_agree_with_independent_numbers() {
     println!("{far} of {} beyond two standard errors, the farthest at {worst:.2}", distances.len());
     assert!(worst <= 3.0, "{worst} standard errors");
 }
+
+/// Records are read back on resume and may have been edited: whatever their numbers, tables and figures are made or refused.
+#[test]
+fn odd_numbers_on_record_never_panic() {
+    let settings = Settings { dims: 2, problems: 2, iterations: 0, ..Settings::default() };
+    let options = Options { degrees: vec![1, 2], steps: vec![4, 5], orders: vec![1, 2], settings };
+    let lists = ["[]", "[0.0]", "[0.0,0.0]", "[-1.0,1.0]", "[1e308,1e308]", "[5e-324,1e-320]", "[1e308,-1e308,5e-324]"];
+    for (number, odd) in lists.iter().enumerate() {
+        let folder = std::env::temp_dir().join(format!("dyweight-odd-records-{number}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let header = serde_json::json!({"study": "numeric", "version": 1, "settings": options.settings});
+        let mut text = format!("{header}\n");
+        for degree in [1, 2] {
+            for (steps, order) in [(4, 1), (4, 2), (5, 1), (5, 2)] {
+                text += &format!(
+                    "{{\"degree\":{degree},\"steps\":{steps},\"order\":{order},\"standard\":{odd},\"optimised\":{odd},\
+                     \"fresh\":{odd},\"fresh_standard\":{odd},\"teacher\":{odd}}}\n"
+                );
+            }
+        }
+        std::fs::write(folder.join("records.jsonl"), text).unwrap();
+        let outcome = run(&options, &folder, &mut |_| panic!("every cell is on record"));
+        println!("{odd}: {:?}", outcome.map(|summary| summary.files.len()));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -2,7 +2,9 @@
 
 use clap::Args;
 use dyweight::solver::{Predict, Variant};
-use dyweight::spec::{Budget, FeatureSpec, ModelSpec, ScheduleSpec, SolverSpec};
+use dyweight::spec::{
+    Budget, FeatureReference, FeatureSpec, LoadedModel, ModelSpec, ScheduleSpec, SolverSpec, reference,
+};
 use dyweight::{Error, Result};
 use std::path::PathBuf;
 
@@ -184,6 +186,24 @@ impl FeatureArgs {
     pub fn spec(&self) -> FeatureSpec {
         let (features, inception) = (self.features.clone(), self.inception.clone());
         FeatureSpec { features, inception, resize: self.resize.clone() }
+    }
+}
+
+/// What a Fréchet distance is taken to, and in which features.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Fréchet distance")]
+pub struct ReferenceArgs {
+    /// Reference statistics: fashion, an .npz file with 'mu' and 'sigma', or none [fashion for the embedded model]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub reference: Option<String>,
+    #[command(flatten)]
+    pub features: FeatureArgs,
+}
+
+impl ReferenceArgs {
+    /// The reference for a model, if it has one.
+    pub fn open(&self, model: &LoadedModel) -> Result<Option<FeatureReference>> {
+        reference(model, self.reference.as_deref(), &self.features.spec())
     }
 }
 

@@ -5,6 +5,8 @@ use crate::ui;
 use clap::{Args, ValueEnum};
 use dyweight::coeff::Coeff;
 use dyweight::denoiser::{Condition, Differentiable, Levels};
+use dyweight::models::features::FeatureMap;
+use dyweight::models::inception::{Inception, Resize};
 use dyweight::models::instruction_set;
 use dyweight::noise::Rng;
 use dyweight::path::{Memory, Path, Seed};
@@ -15,13 +17,17 @@ use dyweight::spec::ScheduleSpec;
 use dyweight::{Error, Result, Tensor};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// What to measure how.
 #[derive(Args)]
 pub struct BenchArgs {
     #[command(flatten)]
-    model: ModelArgs,
+    model: Option<ModelArgs>,
+    /// Weights of Inception-v3 to measure instead of a model, on 3x32x32 images
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    inception: Option<PathBuf>,
     /// Samples per batch [8; 16 for train]
     #[arg(long)]
     batch: Option<usize>,
@@ -62,8 +68,26 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let batch = positive("batch", args.batch.unwrap_or(if train { 16 } else { 8 }))?;
     let repeats = positive("repeats", args.repeats.unwrap_or(if train { 1 } else { 5 }))?;
     let started = Instant::now();
-    let model = args.model.spec(None)?.build()?;
-    let (load_seconds, loaded_bytes) = (started.elapsed().as_secs_f64(), peak_bytes());
+    if let Some(path) = &args.inception {
+        let map = Inception::open(path, IMAGE, Resize::default())?;
+        let loaded = Loaded::since(started);
+        let images = Rng::Native.latents(&(0..batch as u64).collect::<Vec<_>>(), IMAGE)?;
+        let once = || match args.what {
+            What::Forward => map.features(&images).map(drop),
+            What::Gradient => map.with_pullback(&images).and_then(|(value, pullback)| pullback(&value)).map(drop),
+            What::Train => Err(Error::Conflict {
+                problem: "a feature network is not trained against".into(),
+                hint: "measure --what forward or gradient".into(),
+            }),
+        };
+        return measure(args, &Job { name: map.name(), batch, repeats, loaded }, &once);
+    }
+    let model = args.model.as_ref().ok_or_else(|| Error::Conflict {
+        problem: "which model?".into(),
+        hint: "give --model NAME|FILE, or --inception FILE".into(),
+    })?;
+    let model = model.spec(None)?.build()?;
+    let loaded = Loaded::since(started);
     let noise = Rng::Native.latents(&(0..batch as u64).collect::<Vec<_>>(), model.model.shape())?;
     let classes = model.model.classes();
     let labels = (classes > 0).then(|| (0..batch).map(|i| i % classes).collect());
@@ -74,18 +98,46 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         What::Gradient => gradient(&*denoiser, &noise),
         What::Train => iteration.run(&noise),
     };
+    measure(args, &Job { name: &model.name, batch, repeats, loaded }, &once)
+}
+
+/// Small images, as the networks of the paper make.
+const IMAGE: [usize; 3] = [3, 32, 32];
+
+/// What opening a file took.
+struct Loaded {
+    seconds: f64,
+    bytes: Option<u64>,
+}
+
+impl Loaded {
+    fn since(started: Instant) -> Self {
+        Self { seconds: started.elapsed().as_secs_f64(), bytes: peak_bytes() }
+    }
+}
+
+/// Something to measure.
+struct Job<'j> {
+    name: &'j str,
+    batch: usize,
+    repeats: usize,
+    loaded: Loaded,
+}
+
+fn measure(args: &BenchArgs, job: &Job<'_>, once: &dyn Fn() -> Result<()>) -> Result<()> {
+    let Job { name, batch, repeats, ref loaded } = *job;
     // The first call fills caches and packs the weights that gradients need; a training iteration is long enough to pay
     // for that itself.
-    if !train {
+    if args.what != What::Train {
         once()?;
     }
-    let seconds = best_of(repeats, &once)?;
+    let seconds = best_of(repeats, once)?;
     report(
         args,
         &json!({
-            "model": model.name, "what": name_of(args.what), "batch": batch, "threads": rayon::current_num_threads(),
+            "model": name, "what": name_of(args.what), "batch": batch, "threads": rayon::current_num_threads(),
             "instructions": instruction_set(), "seconds": seconds, "ms_per_image": 1e3 * seconds / batch as f64,
-            "load_seconds": load_seconds, "loaded_bytes": loaded_bytes, "peak_bytes": peak_bytes(), "repeats": repeats,
+            "load_seconds": loaded.seconds, "loaded_bytes": loaded.bytes, "peak_bytes": peak_bytes(), "repeats": repeats,
         }),
     );
     Ok(())

@@ -1,18 +1,19 @@
 //! `dyweight convert`.
 
-use super::inspect::Content;
+use super::inspect::{Content, is_inception};
 use crate::ui;
 use clap::Args;
 use dyweight::checkpoint::{Format, Presets, SharedBytes, SolverFile, read_file, sniff};
 use dyweight::error::Malformed;
 use dyweight::models::edm::{Config, EdmFile, Plan};
+use dyweight::models::inception::InceptionFile;
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
 
 /// What to convert into what.
 #[derive(Args)]
 pub struct ConvertArgs {
-    /// A network checkpoint (.pkl, .pt), a released coefficient file (.pkl, .pt), a solver file, or preset:NAME
+    /// A network checkpoint (.pkl, .pt), weights of Inception-v3 (.pth, .pt, .pkl), a released coefficient file (.pkl, .pt), a solver file, or preset:NAME
     input: PathBuf,
     /// The file to write: safetensors for a network, JSON for a solver
     output: PathBuf,
@@ -32,6 +33,7 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
         format @ (Format::Pickle | Format::TorchZip | Format::TorchLegacy | Format::Zip) => {
             match Content::parse(bytes.clone(), format).map_err(named)? {
                 Content::Coefficients(coefficients) => write_solver(args, &coefficients.solver_file()?),
+                Content::Tensors(file) if is_inception(&file) => write_inception(args, bytes),
                 Content::Network(_) | Content::Tensors(_) => write_network(args, bytes),
             }
         }
@@ -57,6 +59,15 @@ fn write_network(args: &ConvertArgs, bytes: SharedBytes) -> Result<()> {
     check(&args.input, &file);
     file.to_safetensors().write(&args.output)?;
     eprintln!("{}: {} tensors, sha256 {}", args.output.display(), file.tensors.len(), file.sha256());
+    Ok(())
+}
+
+/// Under the names of pytorch-fid, without what features do not need.
+fn write_inception(args: &ConvertArgs, bytes: SharedBytes) -> Result<()> {
+    let file = InceptionFile::parse(&args.input, bytes)?;
+    file.to_safetensors().write(&args.output)?;
+    let (out, count) = (args.output.display(), file.tensors.len());
+    eprintln!("{out}: {count} tensors of Inception-v3, sha256 {}", file.sha256());
     Ok(())
 }
 

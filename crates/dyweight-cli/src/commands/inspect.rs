@@ -8,8 +8,10 @@ use dyweight::checkpoint::{
 };
 use dyweight::error::Malformed;
 use dyweight::models::edm::{Config, Plan};
+use dyweight::models::inception::InceptionFile;
 use dyweight::{Error, Result};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What to look into.
@@ -37,6 +39,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
             if let Some(Ok(Value::Object(config))) = file.metadata.get("config").map(|c| serde_json::from_str(c)) {
                 add_architecture(&mut facts, &config);
             }
+            add_inception(&mut facts, path, &file.tensors);
             facts["tensors"] = file.tensors.iter().map(|(name, t)| tensor_facts(name, t)).collect();
             show(args, facts, tensor_table)
         }
@@ -47,6 +50,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
             Ok(Content::Tensors(file)) => {
                 facts["values"] = json!(file.values);
                 facts["globals"] = json!(file.globals);
+                add_inception(&mut facts, path, &file.tensors.iter().cloned().collect());
                 facts["tensors"] = file.tensors.iter().map(|(name, t)| tensor_facts(name, t)).collect();
                 show(args, facts, |facts| {
                     list("mentions", &facts["globals"]);
@@ -75,6 +79,17 @@ const COEFFICIENTS: &str = "dyweight_weights_raw";
 impl Content {
     /// Tells them apart by what they hold.
     pub fn parse(bytes: SharedBytes, format: Format) -> Result<Self, Malformed> {
+        match Self::parse_known(bytes.clone(), format) {
+            // A pickle of another make is named only if it holds a network that can be used.
+            Err(problem) if format == Format::Pickle => match TorchFile::parse_pickle(bytes) {
+                Ok(file) if is_inception(&file) => Ok(Content::Tensors(file)),
+                _ => Err(problem),
+            },
+            known => known,
+        }
+    }
+
+    fn parse_known(bytes: SharedBytes, format: Format) -> Result<Self, Malformed> {
         let coefficients =
             |bytes: SharedBytes| OfficialCoefficients::parse(bytes).map(|c| Content::Coefficients(Box::new(c)));
         if format == Format::Pickle {
@@ -95,6 +110,21 @@ impl Content {
             return coefficients(bytes);
         }
         Ok(Content::Tensors(file))
+    }
+}
+
+/// True if the tensors are those of the feature network.
+pub fn is_inception(file: &TorchFile) -> bool {
+    InceptionFile::recognises(file.tensors.iter().map(|(name, _)| name.as_str()))
+}
+
+/// Says so if the tensors are those of the feature network, or what keeps them from being it.
+fn add_inception(facts: &mut Value, path: &Path, tensors: &BTreeMap<String, StoredTensor>) {
+    if InceptionFile::recognises(tensors.keys().map(String::as_str)) {
+        match InceptionFile::from_tensors(path, tensors) {
+            Ok(file) => facts["network"] = json!({ "kind": file.kind, "features": 2048, "sha256": file.sha256() }),
+            Err(problem) => facts["unsupported"] = json!(problem.to_string()),
+        }
     }
 }
 
@@ -160,6 +190,9 @@ fn list(what: &str, values: &Value) {
 }
 
 fn tensor_table(facts: &Value) {
+    if let (Some(kind), Some(sha256)) = (facts["network"]["kind"].as_str(), facts["network"]["sha256"].as_str()) {
+        ui::print(&format!("{kind}: 2048 features of images, sha256 of the weights {sha256}"));
+    }
     if let Some(metadata) = facts["metadata"].as_object() {
         metadata.iter().for_each(|(k, v)| ui::print(&format!("  {k}: {}", v.as_str().unwrap_or_default())));
     }

@@ -1,11 +1,13 @@
 //! One file per command.
 
 pub mod bench;
+pub mod compare;
 pub mod convert;
 pub mod inspect;
 pub mod list;
 pub mod metric;
 pub mod probe;
+pub mod quickstart;
 pub mod sample;
 pub mod study;
 pub mod train;

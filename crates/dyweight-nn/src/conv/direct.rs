@@ -70,13 +70,17 @@ fn lay_out(x: &Act, plan: &Plan) -> Act {
         let (sample, row) = (item / canvas_h, item % canvas_h);
         // SAFETY: one line of the canvas per item.
         let to = unsafe { shared.part(item * line, line) };
-        to.fill(0.0);
-        let Some(y) = row.checked_sub(plan.origin[0]).filter(|y| y.is_multiple_of(plan.spacing[0])) else { return };
-        let y = y / plan.spacing[0];
-        if y >= shape.h {
-            return;
-        }
+        let y = row.checked_sub(plan.origin[0]).filter(|y| y.is_multiple_of(plan.spacing[0]));
+        let Some(y) = y.map(|y| y / plan.spacing[0]).filter(|y| *y < shape.h) else { return to.fill(0.0) };
         let from = &x.sample(sample)[y * shape.w * shape.c..][..shape.w * shape.c];
+        if plan.spacing[1] == 1 {
+            let (left, rest) = to.split_at_mut(plan.origin[1] * shape.c);
+            let (middle, right) = rest.split_at_mut(from.len());
+            left.fill(0.0);
+            middle.copy_from_slice(from);
+            return right.fill(0.0);
+        }
+        to.fill(0.0);
         for (column, pixel) in from.chunks_exact(shape.c).enumerate() {
             let at = (plan.origin[1] + plan.spacing[1] * column) * shape.c;
             to[at..at + shape.c].copy_from_slice(pixel);

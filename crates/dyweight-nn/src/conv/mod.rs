@@ -71,6 +71,11 @@ impl Conv2d {
         self.run_forward(x, Epilogue { bias: self.bias.as_deref(), ..Epilogue::NONE })
     }
 
+    /// `max(conv(x) + bias, 0)` in one pass.
+    pub fn forward_relu(&self, x: &Act) -> Act {
+        self.run_forward(x, Epilogue { bias: self.bias.as_deref(), relu: true, ..Epilogue::NONE })
+    }
+
     /// `(conv(x) + bias + residual)·scale` in one pass.
     pub fn forward_residual(&self, x: &Act, residual: &Act, scale: f32) -> Act {
         let residual = Some(residual);
@@ -78,7 +83,10 @@ impl Conv2d {
             residual,
             x.shape().with_size(self.output_size(x.size())).with_channels(self.spec.out_channels),
         );
-        self.run_forward(x, Epilogue { bias: self.bias.as_deref(), residual: residual.map(Act::data), scale })
+        self.run_forward(
+            x,
+            Epilogue { bias: self.bias.as_deref(), residual: residual.map(Act::data), scale, relu: false },
+        )
     }
 
     /// Gradient of the input from that of the output; needs the input's rows and columns, nothing else.
@@ -92,7 +100,7 @@ impl Conv2d {
         assert_eq!(gy.size(), self.output_size(input_size), "size of a convolution's output gradient");
         let shape = gy.shape().with_size(input_size).with_channels(self.spec.in_channels);
         self.check_residual(residual, shape);
-        let epilogue = Epilogue { bias: None, residual: residual.map(Act::data), scale };
+        let epilogue = Epilogue { bias: None, residual: residual.map(Act::data), scale, relu: false };
         let weights = self.turned_weights();
         let plan = self.spec.gradient_plan(input_size);
         correlate(gy, weights, &plan, shape, epilogue)

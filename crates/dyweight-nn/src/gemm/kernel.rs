@@ -51,7 +51,7 @@ impl Segments {
     }
 }
 
-/// What happens to a sum before it is stored: `(sum + bias + residual)·scale`.
+/// What happens to a sum before it is stored: `(sum + bias + residual)·scale`, negative ones to 0 if `relu`.
 #[derive(Clone, Copy)]
 pub(crate) struct Epilogue<'a> {
     /// One per column.
@@ -59,11 +59,12 @@ pub(crate) struct Epilogue<'a> {
     /// Same layout as the output.
     pub(crate) residual: Option<&'a [f32]>,
     pub(crate) scale: f32,
+    pub(crate) relu: bool,
 }
 
 impl Epilogue<'_> {
     /// The sum as it is.
-    pub(crate) const NONE: Self = Self { bias: None, residual: None, scale: 1.0 };
+    pub(crate) const NONE: Self = Self { bias: None, residual: None, scale: 1.0, relu: false };
 }
 
 /// Rows `rows` of the product with one panel.
@@ -244,6 +245,10 @@ pub(crate) unsafe fn finish_vector<S: Simd>(
         }
         if epilogue.scale != 1.0 {
             sum = S::mul(sum, S::splat(epilogue.scale));
+        }
+        if epilogue.relu {
+            // In this order NaN stays NaN.
+            sum = S::max(S::splat(0.0), sum);
         }
         if lanes == S::LANES {
             S::store(output.add(offset), sum)

@@ -60,6 +60,11 @@ impl Simd for Avx2 {
         unsafe { _mm256_mul_ps(a, b) }
     }
     #[inline(always)]
+    unsafe fn max(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm256_max_ps(a, b) }
+    }
+    #[inline(always)]
     unsafe fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 {
         // SAFETY: the trait's contract.
         unsafe { _mm256_fmadd_ps(a, b, c) }

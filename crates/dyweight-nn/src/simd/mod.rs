@@ -33,6 +33,8 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    /// The larger; `b` where either is NaN.
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// `a·b + c`.
     unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `c − a·b`.

@@ -56,6 +56,10 @@ impl Simd for Portable {
         zip(a, b, |a, b| a * b)
     }
     #[inline(always)]
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V {
+        zip(a, b, |a, b| if a > b { a } else { b })
+    }
+    #[inline(always)]
     unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
         // Two roundings: without the instruction, a fused multiply-add is a slow library call.
         zip(zip(a, b, |a, b| a * b), c, |ab, c| ab + c)

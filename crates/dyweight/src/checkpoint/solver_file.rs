@@ -11,7 +11,7 @@
 
 use super::atomic;
 use crate::denoiser::Prediction;
-use crate::error::{Malformed, Result};
+use crate::error::{Error, Malformed, Result};
 use crate::schedule::{Grid, Schedule};
 use crate::solver::{DyWeight, Rows, Scales, realised_times};
 use serde::{Deserialize, Serialize};
@@ -203,7 +203,14 @@ impl SolverFile {
             let scale = i.checked_sub(first).map_or(1.0, |k| self.time_scale[k]);
             (!(self.afs && i == 0)).then(|| (scale * times[i]).abs())
         };
-        let levels = (0..self.steps).map(level).collect();
+        let levels: Vec<Option<f64>> = (0..self.steps).map(level).collect();
+        // Finite weights can still add up to no number, which JSON could not hold.
+        let known = |list: &[f64], what: &str| match list.iter().position(|v| !v.is_finite()) {
+            Some(index) => Err(Error::NotFinite { what: what.into(), index, value: list[index] }),
+            None => Ok(()),
+        };
+        known(&times, "realised_times")?;
+        known(&levels.iter().flatten().copied().collect::<Vec<_>>(), "network_levels")?;
         Ok((times, levels))
     }
 

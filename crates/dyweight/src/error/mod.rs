@@ -84,14 +84,14 @@ pub enum Error {
         /// The entry.
         value: f64,
     },
-    /// A solver's state left the finite numbers while running.
+    /// The numbers left the finite ones while a solver was running; the first place where that is seen.
     #[error("{solver} lost the numbers at step {step} (sigma {sigma}): {tensor} holds {value} in sample {sample}")]
     Diverged {
         /// The solver.
         solver: String,
         /// Zero-based step.
         step: usize,
-        /// Noise level of that step.
+        /// The level the network was told, or the time of the state.
         sigma: f64,
         /// Which tensor: the state, or the network's output.
         tensor: &'static str,
@@ -105,6 +105,16 @@ pub enum Error {
     NotConverged {
         /// What was computed.
         what: &'static str,
+    },
+    /// Training found no number, and had nothing to go back to.
+    #[error("training lost the numbers at iteration {iteration}: {what} is {value}")]
+    TrainingLost {
+        /// The loss or the gradient.
+        what: &'static str,
+        /// Iterations made before.
+        iteration: usize,
+        /// The value found.
+        value: f64,
     },
     /// A file whose bytes are not what they should be.
     #[error("{}: {problem}", path.display())]
@@ -143,7 +153,9 @@ impl Error {
     /// True if the input was wrong, false if a sound run failed.
     pub fn is_users(&self) -> bool {
         match self {
-            Error::Diverged { .. } | Error::NotConverged { .. } | Error::Cancelled => false,
+            Error::Diverged { .. } | Error::NotConverged { .. } | Error::TrainingLost { .. } | Error::Cancelled => {
+                false
+            }
             Error::Io { source, .. } => source.kind() != std::io::ErrorKind::StorageFull,
             _ => true,
         }
@@ -169,6 +181,7 @@ impl Error {
             }
             Error::NotFinite { .. } => Some("NaN and infinity are refused: the file may be damaged".into()),
             Error::Diverged { .. } => Some("try more steps, another solver, or levels inside the model's range".into()),
+            Error::TrainingLost { .. } => Some("try a lower --lr, another --init, or do without --plain".into()),
             Error::Io { source, .. } => io_hint(source.kind()).map(String::from),
             Error::NoSuchBudget { .. } | Error::NotConverged { .. } | Error::Cancelled => None,
         }

@@ -3,6 +3,7 @@
 pub mod edm;
 pub mod embedded;
 pub mod features;
+pub mod inception;
 pub mod mixture;
 
 /// The instruction set networks run on in this process: `avx512`, `avx2` or `portable`.

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Every solver is thereby differentiable in its coefficients, times and scales. Network calls are counted here, where
-//! they are made, and nowhere else.
+//! they are made, and nowhere else. So is the first number that is none: a prediction with NaN or infinity ends the run at
+//! that call ([`Path::fault`]), before thresholding or a weight of 0 could hide it.
 
 mod sweep;
 mod threshold;
@@ -68,6 +69,17 @@ impl Query {
     }
 }
 
+/// A prediction that holds something else than numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// Level the network was told.
+    pub level: f64,
+    /// Index of the first bad sample in its batch.
+    pub sample: usize,
+    /// The value found.
+    pub value: f64,
+}
+
 /// How one step came about, noted for the way back.
 enum Note<'m> {
     Combine(Vec<(Coeff, Sample)>),
@@ -88,12 +100,13 @@ pub struct Path<'m> {
     analytic_first: bool,
     evaluations: usize,
     calls: usize,
+    fault: Option<Fault>,
 }
 
 impl<'m> Path<'m> {
     /// A path that computes and forgets.
     pub fn sampling(model: &'m dyn Denoiser) -> Self {
-        Self { model, recording: None, analytic_first: false, evaluations: 0, calls: 0 }
+        Self { model, recording: None, analytic_first: false, evaluations: 0, calls: 0, fault: None }
     }
 
     /// A path that can be swept backwards.
@@ -110,6 +123,11 @@ impl<'m> Path<'m> {
     /// Network calls made so far.
     pub fn calls(&self) -> usize {
         self.calls
+    }
+
+    /// The prediction that was not made of numbers, after [`Path::evaluate`] failed for it.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault
     }
 
     /// What the model predicts.
@@ -137,11 +155,22 @@ impl<'m> Path<'m> {
                     }
                     Memory::Recompute => (recording.model.predict(&x.value, &levels)?, None),
                 };
+                self.check(&value, level)?;
                 let note = Note::Evaluate { x: x.clone(), level: level.clone(), pullback };
                 Ok(self.noted(value, note))
             }
-            _ => Ok(self.start(self.model.predict(&x.value, &levels)?)),
+            _ => {
+                let value = self.model.predict(&x.value, &levels)?;
+                self.check(&value, level)?;
+                Ok(self.start(value))
+            }
         }
+    }
+
+    fn check(&mut self, output: &Tensor, level: &Coeff) -> Result<()> {
+        let Some((index, value)) = output.first_not_finite() else { return Ok(()) };
+        self.fault = Some(Fault { level: level.value(), sample: index / output.sample_len().max(1), value });
+        Err(Error::NotFinite { what: "the network's output".into(), index, value })
     }
 
     /// Σ cᵢ·vᵢ.

@@ -163,6 +163,24 @@ pub(super) fn plain(value: f64) -> String {
     if size != 0.0 && !(1e-3..1e5).contains(&size) { scientific(value) } else { signed(&format!("{value}")) }
 }
 
+/// A number rounded to four significant digits, with its error (in the error's digits) if there is one.
+pub(super) fn brief(value: f64, error: Option<f64>) -> String {
+    let rounded = |v: f64, text: String| plain(text.parse().unwrap_or(v));
+    match error.filter(|e| e.is_finite() && *e > 0.0) {
+        Some(error) if value.abs().max(error) >= 1e-3 && value.abs() < 1e5 => {
+            let digits = (1.0 - libm::log10(error).floor()).clamp(0.0, 9.0) as usize;
+            format!("{} ± {error:.digits$}", signed(&format!("{value:.digits$}")))
+        }
+        Some(error) => format!("{} ± {}", scientific(value), rounded(error, format!("{error:.1e}"))),
+        None => rounded(value, format!("{value:.3e}")),
+    }
+}
+
+/// A name before a number, if it has one.
+pub(super) fn named(name: &str, number: &str) -> String {
+    if name.is_empty() { number.into() } else { format!("{name} {number}") }
+}
+
 /// With a true minus sign, and without a sign for zero.
 pub(super) fn signed(digits: &str) -> String {
     match digits.strip_prefix('-') {

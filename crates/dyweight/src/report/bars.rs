@@ -1,7 +1,7 @@
 //! Bar charts: groups of bars, with error bars and values written over them.
 
-use super::axis::{Axis, Scale, plain};
-use super::canvas::{Align, Canvas, Point, Rect, Stroke, TextStyle, text_width};
+use super::axis::{Axis, Scale, brief, named, plain};
+use super::canvas::{Align, Canvas, Point, Rect, Spot, Stroke, TextStyle, text_width};
 use super::figure::Plot;
 use super::frame::{Frame, Key, Marker, TICK, legend_box, text};
 use super::palette::{Colour, INK, category};
@@ -101,6 +101,13 @@ impl BarChart {
             );
             top = top.min(high);
         }
+        canvas.spot(Spot {
+            at: (middle, y1),
+            panel: self.title.clone(),
+            series: series.name.clone(),
+            place: self.groups[group].clone(),
+            value: named(&self.y.label, &brief(value, series.errors.get(group).copied())),
+        });
         let label = shorten(value);
         if self.values && text_width(&label, TICK - 1.0, false) <= (x1 - x0) * 1.35 {
             canvas.text(&label, (middle, top - 7.0), text(TICK - 1.0, Align::Middle));

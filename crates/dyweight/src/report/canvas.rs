@@ -138,12 +138,28 @@ pub(super) enum Outline {
     Segments(Vec<[Point; 2]>),
 }
 
+/// A value a reader can ask for by pointing at it. Pages show it; SVG and PNG files do not hold it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spot {
+    /// Where it is drawn.
+    pub at: Point,
+    /// Title of its panel; may be empty.
+    pub panel: String,
+    /// Which line, bars or row it belongs to; may be empty.
+    pub series: String,
+    /// Where it stands, with the axis's name.
+    pub place: String,
+    /// What it is, with the axis's name and its error.
+    pub value: String,
+}
+
 /// A drawing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Canvas {
     pub(super) width: f64,
     pub(super) height: f64,
     pub(super) items: Vec<Item>,
+    pub(super) spots: Vec<Spot>,
 }
 
 impl Canvas {
@@ -153,7 +169,7 @@ impl Canvas {
     /// A white sheet; sizes are rounded up and kept within 1 and [`Canvas::MAX_SIDE`].
     pub fn new(width: f64, height: f64) -> Self {
         let side = |v: f64| v.ceil().clamp(1.0, Self::MAX_SIDE);
-        Self { width: side(width), height: side(height), items: Vec::new() }
+        Self { width: side(width), height: side(height), items: Vec::new(), spots: Vec::new() }
     }
 
     /// The whole sheet.
@@ -213,6 +229,13 @@ impl Canvas {
     pub fn picture(&mut self, image: &Image, area: Rect) {
         if drawable((area.x, area.y)) && area.w > 0.0 && area.h > 0.0 {
             self.items.push(Item::Picture { image: image.clone(), area });
+        }
+    }
+
+    /// Notes a value that can be asked for; nothing if it has no place on the sheet.
+    pub fn spot(&mut self, spot: Spot) {
+        if drawable(spot.at) && self.area().contains(spot.at) {
+            self.spots.push(spot);
         }
     }
 

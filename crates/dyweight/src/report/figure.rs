@@ -53,8 +53,16 @@ impl Figure {
 
     /// Draws it.
     pub fn draw(&self) -> Result<Canvas> {
-        let (w, h) = self.panel;
-        let columns = self.columns.min(self.panels.len().max(1));
+        self.lay_out(self.columns, self.panel)
+    }
+
+    /// Draws it for a narrow screen: one panel below the other, none wider than `width`.
+    pub fn draw_narrow(&self, width: f64) -> Result<Canvas> {
+        self.lay_out(1, (self.panel.0.min(width), self.panel.1))
+    }
+
+    fn lay_out(&self, columns: usize, (w, h): (f64, f64)) -> Result<Canvas> {
+        let columns = columns.min(self.panels.len().max(1));
         let rows = self.panels.len().div_ceil(columns);
         let keys = if self.legend { self.keys() } else { Vec::new() };
         let width = columns as f64 * w;

@@ -1,7 +1,7 @@
 //! Heat maps: a matrix as coloured cells with their numbers, for coefficient tables above all.
 
-use super::axis::{plain, signed};
-use super::canvas::{Align, Canvas, Rect, Stroke, TextStyle, text_width};
+use super::axis::{brief, named, plain, signed};
+use super::canvas::{Align, Canvas, Rect, Spot, Stroke, TextStyle, text_width};
 use super::figure::Plot;
 use super::frame::{LABEL, TICK, text};
 use super::palette::{Colour, FAINT, GREY, diverging, sequential};
@@ -103,6 +103,13 @@ impl HeatMap {
                 let cell = Rect::new(grid.x + column as f64 * w, grid.y + row as f64 * h, w, h);
                 let colour = self.colour(*value, ends);
                 canvas.rect(cell, Some(colour), Some(Stroke::solid(Colour::rgb(255, 255, 255), 0.8)));
+                canvas.spot(Spot {
+                    at: cell.centre(),
+                    panel: self.title.clone(),
+                    series: named(&self.y_label, &name(&self.rows, row)),
+                    place: named(&self.x_label, &name(&self.columns, column)),
+                    value: brief(*value, None),
+                });
                 // Below 4 px nobody can read a number; the colour must do.
                 if size >= 4.0 {
                     let style = TextStyle { colour: colour.ink(), ..text(size, Align::Middle) };
@@ -115,7 +122,6 @@ impl HeatMap {
 
     fn draw_names(&self, canvas: &mut Canvas, grid: Rect) {
         let (w, h) = (grid.w / self.width() as f64, grid.h / self.cells.len() as f64);
-        let name = |names: &[String], i: usize| names.get(i).cloned().unwrap_or_else(|| i.to_string());
         for row in 0..self.cells.len() {
             let at = (grid.x - 5.0, grid.y + (row as f64 + 0.5) * h);
             canvas.text(&name(&self.rows, row), at, text(TICK.min(h * 0.9), Align::End));
@@ -173,6 +179,11 @@ impl Plot for HeatMap {
         let beside = (grid.x - self.row_name_width() - 9.0 - LABEL / 2.0, y);
         canvas.text(&self.y_label, beside, TextStyle { upward: true, ..text(LABEL, Align::Middle) });
     }
+}
+
+/// A row's or column's name, or its number if it has none.
+fn name(names: &[String], index: usize) -> String {
+    names.get(index).cloned().unwrap_or_else(|| index.to_string())
 }
 
 /// Two significant digits, for the ends of the colour bar.

@@ -1,7 +1,7 @@
 //! Line charts: series over linear or logarithmic axes, with markers, error bars or bands, and a legend.
 
-use super::axis::Axis;
-use super::canvas::{Canvas, Dash, Point, Rect, Stroke};
+use super::axis::{Axis, brief, named};
+use super::canvas::{Canvas, Dash, Point, Rect, Spot, Stroke};
 use super::figure::Plot;
 use super::frame::{Frame, Key, Marker, legend_box};
 use super::palette::{Colour, category};
@@ -127,6 +127,24 @@ impl LineChart {
         Self { title: title.into(), x, y, series: Vec::new(), legend: true }
     }
 
+    fn spots(&self, canvas: &mut Canvas, frame: &Frame) {
+        for series in &self.series {
+            for (index, (x, y)) in series.points.iter().enumerate() {
+                let at = frame.at((*x, *y));
+                if frame.plot.contains(at) {
+                    let value = brief(*y, series.errors.get(index).copied());
+                    canvas.spot(Spot {
+                        at,
+                        panel: self.title.clone(),
+                        series: series.name.clone(),
+                        place: named(&self.x.label, &brief(*x, None)),
+                        value: named(&self.y.label, &value),
+                    });
+                }
+            }
+        }
+    }
+
     /// Adds a line.
     pub fn with(mut self, series: Series) -> Self {
         self.series.push(series);
@@ -142,6 +160,7 @@ impl Plot for LineChart {
         frame.grid(canvas, true);
         canvas.clipped(frame.plot, |canvas| self.series.iter().for_each(|s| s.draw(canvas, &frame)));
         frame.finish(canvas, &self.title, axes);
+        self.spots(canvas, &frame);
         if self.legend {
             let ink: Vec<Point> = self.series.iter().flat_map(|s| densely(&s.points, &frame)).collect();
             legend_box(canvas, &self.keys(), frame.plot, &ink);

@@ -27,10 +27,12 @@ impl Colour {
         Self { a: (255.0 * opacity.clamp(0.0, 1.0)).round() as u8, ..self }
     }
 
-    /// Black or white, whichever is read more easily on top of this colour.
+    /// Black or white, whichever is read more easily on top of this colour. It is not [`INK`], which pages turn light
+    /// on a dark sheet: the colour below does not turn.
     pub fn ink(self) -> Self {
+        // At this lightness both have a contrast of about 4.4.
         let light = 0.299 * f64::from(self.r) + 0.587 * f64::from(self.g) + 0.114 * f64::from(self.b);
-        if light > 140.0 { INK } else { Self::rgb(255, 255, 255) }
+        if light > 118.0 { Self::rgb(0x1c, 0x1c, 0x1c) } else { Self::rgb(255, 255, 255) }
     }
 }
 
@@ -70,7 +72,7 @@ const POSITIVE: [Colour; 4] = [
     Colour::rgb(0x21, 0x66, 0xac),
 ];
 const RISING: [Colour; 4] = [
-    Colour::rgb(0xff, 0xff, 0xff),
+    Colour::rgb(0xf7, 0xfb, 0xff),
     Colour::rgb(0xb5, 0xd4, 0xe9),
     Colour::rgb(0x5b, 0x9f, 0xcb),
     Colour::rgb(0x08, 0x45, 0x94),
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn ink_contrasts() {
-        assert_eq!(diverging(0.0).ink(), INK);
+        assert_eq!(diverging(0.0).ink(), Colour::rgb(0x1c, 0x1c, 0x1c));
         assert_eq!(diverging(1.0).ink(), Colour::rgb(255, 255, 255));
     }
 }

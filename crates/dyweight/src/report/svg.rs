@@ -8,9 +8,14 @@ use std::fmt::Write;
 
 /// The whole file.
 pub(super) fn render(canvas: &Canvas) -> String {
+    element(canvas, "", "xmlns=\"http://www.w3.org/2000/svg\"")
+}
+
+/// One element: `attributes` go into its tag, `prefix` makes its ids its own among others on a page.
+pub(super) fn element(canvas: &Canvas, prefix: &str, attributes: &str) -> String {
     let (w, h) = (num(canvas.width), num(canvas.height));
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\" \
+        "<svg {attributes} width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\" \
          font-family=\"{}\">\n<rect width=\"{w}\" height=\"{h}\" fill=\"#ffffff\"/>\n",
         font::FAMILY
     );
@@ -19,7 +24,7 @@ pub(super) fn render(canvas: &Canvas) -> String {
             Item::Shape { outline, fill, stroke } => shape(&mut out, outline, *fill, *stroke),
             Item::Text { text, at, style } => write_text(&mut out, text, *at, style),
             Item::Picture { image, area } => picture(&mut out, image, *area),
-            Item::Clip(area) => clip(&mut out, *area),
+            Item::Clip(area) => clip(&mut out, prefix, *area),
             Item::Unclip => out.push_str("</g>\n"),
         }
     }
@@ -100,17 +105,17 @@ fn picture(out: &mut String, image: &Image, area: Rect) {
 }
 
 /// The name is made of the rectangle: drawings put into one page cannot take each other's clips.
-fn clip(out: &mut String, area: Rect) {
+fn clip(out: &mut String, prefix: &str, area: Rect) {
     let [x, y, w, h] = [area.x, area.y, area.w, area.h].map(num);
     let _ = writeln!(
         out,
-        "<clipPath id=\"clip-{x}-{y}-{w}-{h}\"><rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"/></clipPath>\n\
-         <g clip-path=\"url(#clip-{x}-{y}-{w}-{h})\">"
+        "<clipPath id=\"{prefix}clip-{x}-{y}-{w}-{h}\"><rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"/>\
+         </clipPath>\n<g clip-path=\"url(#{prefix}clip-{x}-{y}-{w}-{h})\">"
     );
 }
 
 /// A coordinate with at most two decimals and no trailing zeros.
-fn num(value: f64) -> String {
+pub(super) fn num(value: f64) -> String {
     let text = format!("{value:.2}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".into() } else { text.into() }
@@ -131,7 +136,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {

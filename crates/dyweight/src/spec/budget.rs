@@ -82,7 +82,8 @@ impl Setting<'_> {
     }
 }
 
-fn check_steps(name: &'static str, steps: usize) -> Result<()> {
+/// An error unless a grid may have this many steps.
+pub(super) fn check_steps(name: &'static str, steps: usize) -> Result<()> {
     if (1..=MOST_STEPS).contains(&steps) {
         return Ok(());
     }

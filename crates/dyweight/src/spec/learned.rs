@@ -1,6 +1,6 @@
 //! Learned coefficients from whatever holds them: a solver file, a preset, a tensor file.
 
-use crate::checkpoint::{Format, Presets, SolverFile, TensorFile, read_file, sniff};
+use crate::checkpoint::{Format, Presets, SharedBytes, SolverFile, TensorFile, read_file, sniff};
 use crate::error::{Error, Malformed, Result};
 use crate::solver::{DyWeight, Rows, Scales};
 use std::path::Path;
@@ -28,7 +28,11 @@ impl Learned {
         if !path.exists() && !source.contains(['/', '.']) {
             return Ok(Self::of_file(Presets::official()?.find(source)?.solver_file()?));
         }
-        let bytes = read_file(path, LARGEST)?;
+        Self::parse(path, read_file(path, LARGEST)?)
+    }
+
+    /// Reads the bytes of a solver file or a safetensors file called `path`.
+    pub fn parse(path: &Path, bytes: SharedBytes) -> Result<Self> {
         let named = |problem: Malformed| Error::malformed(path, problem);
         match sniff(&bytes) {
             Format::Safetensors => Self::of_tensors(path, &TensorFile::parse(bytes).map_err(named)?),

@@ -94,7 +94,11 @@ impl ModelSpec {
             let known = BUILT_IN.iter().map(|(name, _)| name.to_string()).collect();
             return Err(Error::UnknownName { kind: "model or file", name: self.model.clone(), known });
         }
-        let bytes = read_file(path, u64::MAX)?;
+        self.parse(path, read_file(path, u64::MAX)?)
+    }
+
+    /// Loads the bytes of a model file called `path`.
+    pub fn parse(&self, path: &Path, bytes: SharedBytes) -> Result<(AnyModel, String)> {
         match mixture_file(path, &bytes)? {
             Some(file) => self.of_mixture(mixture_of(path, &file)?),
             None => self.of_network(EdmFile::parse(path, bytes, self.config.as_deref())?),

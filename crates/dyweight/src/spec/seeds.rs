@@ -48,6 +48,20 @@ impl Seeds {
     }
 }
 
+impl std::fmt::Display for Seeds {
+    /// In the form [`Seeds::parse`] reads.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (i, range) in self.0.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            match range.start() == range.end() {
+                true => write!(f, "{comma}{}", range.start())?,
+                false => write!(f, "{comma}{}-{}", range.start(), range.end())?,
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +71,7 @@ mod tests {
         let seeds = Seeds::parse("0-3, 10,20-21").unwrap();
         assert_eq!(seeds.iter().collect::<Vec<_>>(), [0, 1, 2, 3, 10, 20, 21]);
         assert_eq!(seeds.len(), 7);
+        assert_eq!(seeds.to_string(), "0-3,10,20-21");
         for bad in ["", "a", "3-1", "-1", "1-", "0-99999999999", "1,,2", "18446744073709551616"] {
             assert!(Seeds::parse(bad).is_err(), "{bad}");
         }

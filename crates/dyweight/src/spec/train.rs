@@ -1,6 +1,7 @@
 //! A training run from its options.
 
-use super::budget::{Budget, Setting};
+use super::budget::{Budget, Setting, check_steps};
+use super::features::FeatureSpec;
 use super::learned::Learned;
 use super::schedule::ScheduleSpec;
 use super::solver::SolverSpec;
@@ -43,8 +44,12 @@ pub struct TrainSpec {
     pub supervision: Option<String>,
     /// Teacher steps per student step under path supervision (5).
     pub substeps: Option<usize>,
-    /// l2, l1, huber or features (l2).
+    /// l2, l1, huber, features or inception (l2).
     pub loss: Option<String>,
+    /// Weights of Inception-v3, for the loss of that name.
+    pub inception: Option<PathBuf>,
+    /// How Inception sees an image: edm or pytorch-fid (edm).
+    pub resize: Option<String>,
     /// δ of the Huber loss (0.1).
     pub huber_delta: Option<f64>,
     /// Iterations (625; 1500 for a closed form).
@@ -84,6 +89,9 @@ pub struct TrainSpec {
     /// Classifier-free guidance.
     pub guidance: Option<f64>,
 }
+
+/// Nobody learns more weights; guards against a window that would fill the memory.
+const MOST_WEIGHTS: usize = 1 << 20;
 
 /// Everything about a run but the model and the budget's targets.
 pub struct TrainPlan {
@@ -198,6 +206,10 @@ impl TrainSpec {
             let expected = "a window has at least the current slope: 1 or more".into();
             return Err(Error::BadValue { name: "order", value: "0".into(), expected });
         }
+        if steps.saturating_mul(window.min(steps)) > MOST_WEIGHTS {
+            let expected = format!("{steps} steps of so many weights are more than {MOST_WEIGHTS}");
+            return Err(Error::BadValue { name: "order", value: window.to_string(), expected });
+        }
         let scales = vec![1.0; steps - usize::from(afs)];
         let mode = if Self::flag(self.no_time_scale) { ScaleMode::None } else { self.scale.unwrap_or_default() };
         let shift = !Self::flag(self.no_time_shift);
@@ -271,15 +283,29 @@ impl TrainSpec {
         }
     }
 
-    /// The loss, given the feature map `features` stands for on this model.
-    pub fn loss(&self, features: impl FnOnce() -> Result<Loss>) -> Result<Loss> {
-        match self.loss.as_deref().unwrap_or("l2") {
+    /// The loss on samples of a shape.
+    pub fn loss(&self, shape: [usize; 3]) -> Result<Loss> {
+        let name = self.loss.as_deref().unwrap_or("l2");
+        let given = [("inception", self.inception.is_some()), ("resize", self.resize.is_some())];
+        if let Some((option, _)) = given.iter().find(|(_, given)| *given && name != "inception") {
+            return Err(Error::Conflict {
+                problem: format!("--{option} is for the loss 'inception', not '{name}'"),
+                hint: format!("add --loss inception, or leave --{option} out"),
+            });
+        }
+        let features = |features: &str| FeatureSpec {
+            features: Some(features.into()),
+            inception: self.inception.clone(),
+            resize: self.resize.clone(),
+        };
+        match name {
             "l2" => Ok(Loss::L2),
             "l1" => Ok(Loss::L1),
             "huber" => Ok(Loss::Huber(finite_above("huber-delta", self.huber_delta.unwrap_or(0.1), 0.0)?)),
-            "features" => features(),
+            "features" => features("fashion").loss(shape),
+            "inception" => features("inception").loss(shape),
             other => {
-                let known = ["l2", "l1", "huber", "features"].map(String::from).to_vec();
+                let known = ["l2", "l1", "huber", "features", "inception"].map(String::from).to_vec();
                 Err(Error::UnknownName { kind: "loss", name: other.into(), known })
             }
         }
@@ -316,6 +342,7 @@ impl TrainSpec {
 
 /// The student's grid with every interval divided, so that each student time is a teacher time.
 fn refined(schedule: &Schedule, student: &Grid, range: (f64, f64), stride: usize) -> Result<Grid> {
+    check_steps("substeps", student.steps().saturating_mul(stride))?;
     if schedule.fixed_steps().is_none() {
         // Every rule but a list is uniform in some variable: a grid of stride times the steps contains the student's.
         return schedule.grid(student.steps() * stride, range);

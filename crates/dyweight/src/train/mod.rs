@@ -32,5 +32,5 @@ pub use rate::Rate;
 pub use session::{Files, Session, Trace, remove_state};
 pub use snapshot::Snapshot;
 pub use student::{Gradient, Student};
-pub use targets::{Supervision, Targets, Teacher};
+pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states};
 pub use training::{Event, Iteration, Recipe, Training, Validation};

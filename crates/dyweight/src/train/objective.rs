@@ -25,6 +25,14 @@ pub enum Loss {
 }
 
 impl Loss {
+    /// Name and fingerprint of the network whose features it compares, if it does: part of what a run is.
+    pub fn network(&self) -> Option<(&str, &str)> {
+        match self {
+            Loss::Features(map) => Some((map.name(), map.sha256())),
+            _ => None,
+        }
+    }
+
     /// The distance of each sample.
     pub fn values(&self, x: &Tensor, y: &Tensor) -> Result<Vec<f64>> {
         match self {

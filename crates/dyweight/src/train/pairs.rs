@@ -2,7 +2,7 @@
 
 use crate::denoiser::Condition;
 use crate::error::{Error, Result};
-use crate::noise::Stream;
+use crate::noise::{Rng, Stream};
 use crate::tensor::Tensor;
 use std::ops::Range;
 
@@ -18,6 +18,24 @@ pub enum Noise {
     },
     /// Given noise, pair after pair.
     Given(Tensor),
+    /// The noise and classes `sample` draws for these seeds.
+    Seeds {
+        /// One for each pair.
+        seeds: Vec<u64>,
+        /// Which stream a seed stands for.
+        rng: Rng,
+    },
+}
+
+impl Noise {
+    /// How many pairs there are, where they are counted.
+    pub(super) fn len(&self) -> Option<usize> {
+        match self {
+            Noise::Stream { .. } => None,
+            Noise::Given(all) => Some(all.samples()),
+            Noise::Seeds { seeds, .. } => Some(seeds.len()),
+        }
+    }
 }
 
 /// Pairs before their targets are known.
@@ -39,13 +57,13 @@ impl Pairs {
     /// Unit noise of pairs `range`.
     pub fn latents(&self, range: Range<usize>) -> Result<Tensor> {
         let [c, h, w] = self.shape;
+        if let Some(given) = self.noise.len().filter(|given| range.end > *given) {
+            let what = "training noise: pairs needed against pairs given".into();
+            return Err(Error::Shape { what, expected: vec![range.end], found: vec![given] });
+        }
         match &self.noise {
-            Noise::Given(all) if range.end <= all.samples() => Ok(all.slice(range)),
-            Noise::Given(all) => Err(Error::Shape {
-                what: "training noise: pairs needed against pairs given".into(),
-                expected: vec![range.end],
-                found: vec![all.samples()],
-            }),
+            Noise::Given(all) => Ok(all.slice(range)),
+            Noise::Seeds { seeds, rng } => rng.latents(&seeds[range], self.shape),
             Noise::Stream { .. } => {
                 let len = c * h * w;
                 let data = range.clone().flat_map(|i| self.stream(i, "noise").normals(len)).collect();
@@ -56,10 +74,11 @@ impl Pairs {
 
     /// What pairs `range` are conditioned on.
     pub fn condition(&self, range: Range<usize>) -> Condition {
-        let label = |i: usize| {
-            let drawn = || (self.stream(i, "label").uniform() * self.classes as f64) as usize;
-            self.class.unwrap_or_else(drawn)
+        let drawn = |i: usize| match &self.noise {
+            Noise::Seeds { seeds, rng } => rng.class(seeds[i], self.shape, self.classes),
+            _ => (self.stream(i, "label").uniform() * self.classes as f64) as usize,
         };
+        let label = |i: usize| self.class.unwrap_or_else(|| drawn(i));
         let labels = (self.classes > 0).then(|| range.map(label).collect());
         Condition { labels, guidance: self.guidance }
     }
@@ -67,7 +86,7 @@ impl Pairs {
     fn stream(&self, pair: usize, what: &str) -> Stream {
         let (seed, purpose) = match &self.noise {
             Noise::Stream { seed, purpose } => (*seed, *purpose),
-            Noise::Given(_) => (0, "given"),
+            Noise::Given(_) | Noise::Seeds { .. } => (0, "given"),
         };
         Stream::labelled(seed, &format!("{purpose} {what} {pair}"))
     }

@@ -3,7 +3,7 @@
 use super::guard::Guard;
 use super::optimiser::Adam;
 use super::training::Training;
-use crate::checkpoint::{Fingerprint, StoredTensor, TensorFile};
+use crate::checkpoint::{Fingerprint, SharedBytes, StoredTensor, TensorFile, read_file};
 use crate::error::{Error, Malformed, Result};
 use std::path::Path;
 
@@ -71,9 +71,14 @@ impl Snapshot {
 
     /// Reads a state; one of another run, another length or with impossible counts is refused.
     pub fn read(path: &Path, identity: &str, parameters: usize) -> Result<Self> {
-        let named = |p: Malformed| Error::malformed(path, p);
-        let inconsistent = |problem: &str| named(Malformed::Inconsistent { problem: problem.into() });
-        let file = TensorFile::read(path)?;
+        let bytes = read_file(path, u64::MAX)?;
+        Self::parse(bytes, identity, parameters).map_err(|problem| Error::malformed(path, problem))
+    }
+
+    /// Reads the bytes of a state.
+    pub fn parse(bytes: SharedBytes, identity: &str, parameters: usize) -> Result<Self, Malformed> {
+        let inconsistent = |problem: &str| Malformed::Inconsistent { problem: problem.into() };
+        let file = TensorFile::parse(bytes)?;
         if file.metadata.get("format").map(String::as_str) != Some(FORMAT) {
             return Err(inconsistent("this is not a training state"));
         }
@@ -84,7 +89,7 @@ impl Snapshot {
             return Err(inconsistent("the state belongs to a run with another configuration"));
         }
         let list = |name: &str, len: usize| {
-            let values = file.tensor(name).map_err(named)?.to_f64();
+            let values = file.tensor(name)?.to_f64();
             if values.len() == len {
                 Ok(values)
             } else {

@@ -5,7 +5,7 @@
 //! hash of everything the targets depend on.
 
 use super::pairs::Pairs;
-use crate::checkpoint::{Fingerprint, StoredTensor, TensorFile};
+use crate::checkpoint::{Fingerprint, SharedBytes, StoredTensor, TensorFile, read_file};
 use crate::denoiser::Model;
 use crate::error::{Error, Result};
 use crate::sample::{Plan, sample};
@@ -89,6 +89,7 @@ impl<'t> Targets<'t> {
         match &pairs.noise {
             super::Noise::Stream { seed, purpose } => hash.add(format!("{seed} {purpose}").as_bytes()),
             super::Noise::Given(noise) => hash.add_numbers(noise.data()),
+            super::Noise::Seeds { seeds, rng } => hash.add(format!("{rng:?} {seeds:?}").as_bytes()),
         };
         hash.text()
     }
@@ -112,9 +113,9 @@ impl<'t> Targets<'t> {
             return Ok(states.clone());
         }
         let first = chunk * CHUNK;
-        let last = match &self.pairs.noise {
-            super::Noise::Given(all) => (first + CHUNK).min(all.samples().max(end.min(first + CHUNK))),
-            super::Noise::Stream { .. } => first + CHUNK,
+        let last = match self.pairs.noise.len() {
+            Some(given) => (first + CHUNK).min(given.max(end.min(first + CHUNK))),
+            None => first + CHUNK,
         };
         let states = match self.read(chunk, last - first) {
             Some(states) => states,
@@ -175,14 +176,18 @@ impl<'t> Targets<'t> {
 
     /// A stored chunk; none if it is missing, damaged or of another size: it is then made anew.
     fn read(&self, chunk: usize, pairs: usize) -> Option<Vec<Tensor>> {
-        let file = TensorFile::read(&self.file(chunk)?).ok()?;
-        let stored: Vec<&StoredTensor> = file.tensors.values().collect();
-        if file.metadata.get("sha256")? != &digest(stored.iter().map(|t| t.bytes())) {
-            return None;
+        let [c, h, w] = self.pairs.shape;
+        let states = parse_states(read_file(&self.file(chunk)?, u64::MAX).ok()?, [pairs, c, h, w])?;
+        (states.len() == self.states()).then_some(states)
+    }
+
+    /// How many states of the teacher are supervised.
+    fn states(&self) -> usize {
+        match self.supervision {
+            Supervision::Endpoint => 1,
+            // Every stride-th state before the end, and the end.
+            Supervision::Path { stride } => self.teacher.grid.steps().saturating_sub(1) / stride.max(1) + 1,
         }
-        let batch = |t: &StoredTensor| Tensor::new(<[usize; 4]>::try_from(t.shape()).ok()?, t.to_f64()).ok();
-        let states: Vec<Tensor> = stored.into_iter().map(batch).collect::<Option<_>>()?;
-        states.iter().all(|s| s.samples() == pairs).then_some(states)
     }
 
     fn write(&self, chunk: usize, states: &[Tensor]) -> Result<()> {
@@ -199,13 +204,23 @@ impl<'t> Targets<'t> {
     }
 }
 
+/// The states in the bytes of a stored chunk; none if they are damaged or not of this shape.
+pub fn parse_states(bytes: SharedBytes, shape: [usize; 4]) -> Option<Vec<Tensor>> {
+    let file = TensorFile::parse(bytes).ok()?;
+    if file.metadata.get("sha256")? != &digest(file.tensors.values().map(StoredTensor::bytes)) {
+        return None;
+    }
+    let batch = |t: &StoredTensor| (t.shape() == shape).then(|| Tensor::new(shape, t.to_f64()).ok()).flatten();
+    file.tensors.values().map(batch).collect()
+}
+
 fn digest<'b>(parts: impl Iterator<Item = &'b [u8]>) -> String {
     parts.fold(Fingerprint::default(), |mut hash, part| hash.add(part).clone()).text()
 }
 
 /// Runs `f` over parts of a range: one after the other for a model that fills the machine itself, side by side for one that
 /// does not. Results are in order, and samples are independent, so the split changes nothing.
-pub(super) fn in_parts<T: Send>(
+pub fn in_parts<T: Send>(
     model: &dyn Model,
     range: Range<usize>,
     batch: usize,

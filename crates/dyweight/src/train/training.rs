@@ -101,6 +101,8 @@ impl<'t> Training<'t> {
             Self { model, student, training, validation, recipe, parameters, adam, iteration: 0, guard: None };
         if run.recipe.validate_every.is_some() {
             let loss = run.validation_loss(&run.parameters)?;
+            // Nothing can be judged against a start without a loss.
+            finite("the validation loss of the start", 0, &[loss])?;
             run.guard = Some(Guard::new(&run.parameters.values, loss));
         }
         Ok(run)
@@ -159,6 +161,9 @@ impl<'t> Training<'t> {
         if self.guard.is_some() && gradient.iter().any(|g| !g.is_finite()) {
             return Ok(self.lost(index, rate));
         }
+        // A plain run has nowhere to go back to.
+        finite("the loss", index, &[batch.loss()])?;
+        finite("the gradient", index, &gradient)?;
         let mut clipped = gradient.clone();
         let norm = clip(&mut clipped, self.recipe.clip);
         let decay = if self.recipe.optimiser == Optimiser::AdamW { self.recipe.weight_decay } else { 0.0 };
@@ -218,5 +223,13 @@ impl<'t> Training<'t> {
             self.parameters.values.clone_from(&guard.best);
             self.adam = Adam::new(self.parameters.values.len());
         }
+    }
+}
+
+/// An error if a value is not finite.
+fn finite(what: &'static str, iteration: usize, values: &[f64]) -> Result<()> {
+    match values.iter().find(|v| !v.is_finite()) {
+        Some(value) => Err(Error::TrainingLost { what, iteration, value: *value }),
+        None => Ok(()),
     }
 }

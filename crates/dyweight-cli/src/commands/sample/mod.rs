@@ -102,6 +102,7 @@ pub fn run(args: &SampleArgs) -> Result<()> {
     }
     drawing.draw(&setup, &missing, &mut output)?;
     let seconds = started.elapsed().as_secs_f64();
+    output.require_images()?;
     let files = output.finish(model, &setup)?;
     report(args, &setup, &Done { model: &model.name, samples: noise.len(), made: missing.len(), seconds, files });
     Ok(())

@@ -3,8 +3,8 @@
 use super::noise::Noise;
 use super::setup::Setup;
 use super::{SampleArgs, Sink, draw};
-use dyweight::checkpoint::{StoredTensor, TensorFile, atomic};
-use dyweight::image::{Image, contact_sheet};
+use dyweight::checkpoint::{Lock, StoredTensor, TensorFile, atomic};
+use dyweight::image::{Image, contact_sheet, is_image};
 use dyweight::sample::State;
 use dyweight::spec::LoadedModel;
 use dyweight::{Error, Result, Tensor};
@@ -21,6 +21,7 @@ const MOST_ON_A_SHEET: usize = 1024;
 /// The output of a run.
 pub struct Output<'o> {
     noise: &'o Noise,
+    _lock: Option<Lock>,
     outdir: Option<PathBuf>,
     trajectory: Option<PathBuf>,
     shape: [usize; 3],
@@ -30,11 +31,6 @@ pub struct Output<'o> {
     samples: Vec<f64>,
     /// The contact sheet in the making.
     sheet: Option<Vec<Option<Image>>>,
-}
-
-/// Images have one or three channels and more than a few pixels; anything else is a list of numbers.
-fn is_image([c, h, w]: [usize; 3]) -> bool {
-    (c == 1 || c == 3) && h >= 8 && w >= 8
 }
 
 impl<'o> Output<'o> {
@@ -59,13 +55,16 @@ impl<'o> Output<'o> {
             std::fs::remove_file(path).map_err(|e| Error::io("write", path, e))?;
         }
         let outdir = args.outdir.clone().or(args.grid.then(|| PathBuf::from("samples")));
+        let mut lock = None;
         if let Some(dir) = &outdir {
             std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+            lock = Some(Lock::directory(dir)?);
             claim(dir, args, (model, setup, noise))?;
         }
         let keeps_samples = outdir.is_some() && !is_image(shape);
         Ok(Self {
             noise,
+            _lock: lock,
             outdir,
             trajectory: args.trajectory.clone(),
             shape,
@@ -140,6 +139,18 @@ impl<'o> Output<'o> {
             files.push(dir.clone());
         }
         Ok(files)
+    }
+
+    /// An error if an image is gone that was written or found: someone else removed it meanwhile.
+    pub fn require_images(&self) -> Result<()> {
+        let paths = (0..self.noise.len()).filter_map(|i| self.image_path(i));
+        match paths.into_iter().find(|path| !path.is_file()) {
+            None => Ok(()),
+            Some(path) => {
+                let gone = std::io::Error::new(std::io::ErrorKind::NotFound, "removed by someone else during the run");
+                Err(Error::io("find", &path, gone))
+            }
+        }
     }
 }
 

@@ -5,13 +5,26 @@ use super::show::Show;
 use crate::ui;
 use dyweight::checkpoint::{TensorFile, atomic};
 use dyweight::denoiser::Model;
-use dyweight::spec::{Budget, FeatureSpec, LoadedModel, ScheduleSpec, TrainPlan, TrainSpec};
-use dyweight::train::{Files, Noise, Parameters, ScaleMode, Session, Snapshot, Targets, Trace, Training, remove_state};
+use dyweight::spec::{Budget, LoadedModel, ScheduleSpec, TrainPlan, TrainSpec};
+use dyweight::train::{
+    Files, Loss, Noise, Parameters, ScaleMode, Session, Snapshot, Targets, Trace, Training, remove_state,
+};
 use dyweight::{Error, Result};
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// What all budgets have in common.
+pub struct Common<'j> {
+    pub args: &'j TrainArgs,
+    pub spec: &'j TrainSpec,
+    pub model: &'j LoadedModel,
+    pub loss: Loss,
+    /// How many budgets there are.
+    pub budgets: usize,
+    pub out: &'j Path,
+}
 
 /// One budget.
 pub struct Job<'j> {
@@ -23,18 +36,11 @@ pub struct Job<'j> {
 }
 
 impl<'j> Job<'j> {
-    pub fn new(
-        args: &TrainArgs,
-        spec: &TrainSpec,
-        model: &'j LoadedModel,
-        budget: Budget,
-        budgets: usize,
-        out: &Path,
-    ) -> Result<Self> {
-        let loss = spec.loss(|| FeatureSpec::default().loss(model.model.shape()))?;
+    pub fn new(common: &Common<'j>, budget: Budget) -> Result<Self> {
+        let Common { args, model, out, .. } = *common;
         let schedule: ScheduleSpec = args.schedule.spec();
-        let plan = spec.plan(&*model.model, &schedule, budget, loss)?;
-        let out = if budgets > 1 { with_suffix(out, &format!("-nfe{}", plan.nfe)) } else { out.to_owned() };
+        let plan = common.spec.plan(&*model.model, &schedule, budget, common.loss.clone())?;
+        let out = if common.budgets > 1 { with_suffix(out, &format!("-nfe{}", plan.nfe)) } else { out.to_owned() };
         let mut resolved = args.clone();
         resolved.steps = match budget {
             Budget::Steps(steps) => Some(steps),
@@ -49,7 +55,11 @@ impl<'j> Job<'j> {
             return Err(Error::BadValue { name: "out", value: out.display().to_string(), expected });
         }
         // serde_json keeps the order of keys, so the text is the same for the same options.
-        let identity = json!({ "options": keys(&resolved), "model": model.sha256 }).to_string();
+        let mut identity = json!({ "options": keys(&resolved), "model": model.sha256 });
+        if let Some((name, sha256)) = common.loss.network() {
+            identity["features"] = json!([name, sha256]);
+        }
+        let identity = identity.to_string();
         if !args.resume && !args.overwrite && Files::beside(&out).state.exists() {
             return Err(Error::Conflict {
                 problem: format!("{} holds an interrupted run", Files::beside(&out).state.display()),

@@ -9,8 +9,9 @@ pub use options::TrainArgs;
 
 use crate::args::ModelArgs;
 use crate::ui;
+use dyweight::checkpoint::Lock;
 use dyweight::{Error, Result};
-use job::Job;
+use job::{Common, Job};
 
 /// Runs the command.
 pub fn run(args: &TrainArgs) -> Result<()> {
@@ -30,10 +31,10 @@ pub fn run(args: &TrainArgs) -> Result<()> {
     let (shape, config, conv) = (args.shape.clone(), args.model_config.clone(), args.conv.clone());
     let model_args = ModelArgs { model: name, shape, config, conv };
     let model = model_args.spec(None)?.build()?;
-    let jobs = budgets
-        .iter()
-        .map(|budget| Job::new(&args, &spec, &model, *budget, budgets.len(), &out))
-        .collect::<Result<Vec<_>>>()?;
+    let loss = spec.loss(model.model.shape())?;
+    let common = Common { args: &args, spec: &spec, model: &model, loss, budgets: budgets.len(), out: &out };
+    let jobs = budgets.iter().map(|budget| Job::new(&common, *budget)).collect::<Result<Vec<_>>>()?;
+    let _locks = jobs.iter().map(|job| Lock::file(&job.out)).collect::<Result<Vec<_>>>()?;
     let validation = jobs[0].targets(&spec, "validation", &args)?;
     let training = jobs[0].targets(&spec, "training", &args)?;
     for job in &jobs {

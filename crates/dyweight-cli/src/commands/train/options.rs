@@ -75,9 +75,15 @@ pub struct TrainArgs {
     /// Directory that keeps teacher results across budgets and runs
     #[arg(long, value_name = "DIR", help_heading = "Teacher")]
     pub cache: Option<PathBuf>,
-    /// l2, l1, huber or features [l2]
+    /// l2, l1, huber, features (of the embedded network) or inception [l2]
     #[arg(long, value_name = "NAME", help_heading = "Optimisation")]
     pub loss: Option<String>,
+    /// Weights of Inception-v3 for the loss inception
+    #[arg(long, value_name = "FILE", help_heading = "Optimisation")]
+    pub inception: Option<PathBuf>,
+    /// How Inception sees an image: edm or pytorch-fid [edm]
+    #[arg(long, value_name = "RULE", help_heading = "Optimisation")]
+    pub resize: Option<String>,
     /// Where the Huber loss turns linear [0.1]
     #[arg(long, help_heading = "Optimisation")]
     pub huber_delta: Option<f64>,

@@ -4,7 +4,6 @@ use super::job::Job;
 use super::options::TrainArgs;
 use crate::ui;
 use dyweight::checkpoint::SolverFile;
-use dyweight::checkpoint::solver_file::{ModelIdentity, Parts};
 use dyweight::report::{LossCurve, coefficients};
 use dyweight::spec::TrainSpec;
 use dyweight::train::{Files, Training};
@@ -14,35 +13,9 @@ use serde_json::{Value, json};
 impl Job<'_> {
     /// The solver file of a finished run.
     pub fn solver_file(&self, spec: &TrainSpec, run: &Training<'_>, baseline: Option<f64>) -> Result<SolverFile> {
-        let result = run.result();
-        let mut file = SolverFile::new(Parts {
-            weights: result.rows(),
-            time_scale: result.scales(),
-            afs: self.plan.student.afs,
-            time_shift: result.time_shift(),
-            prediction: self.model.model.prediction(),
-            schedule: self.plan.schedule.clone(),
-            range: self.plan.range,
-            nfe: self.plan.nfe,
-        })?;
-        file.guidance = spec.guidance;
-        file.model = ModelIdentity { name: self.model.name.clone(), sha256: Some(self.model.sha256.clone()) };
-        let recipe = run.recipe();
-        let mut facts = json!({
-            "teacher": spec.teacher.as_deref().unwrap_or("ipndm"),
-            "loss": spec.loss.as_deref().unwrap_or("l2"),
-            "init": spec.init.as_deref().unwrap_or("ab"),
-            "iterations": run.iteration, "pairs_per_iteration": recipe.pairs, "lr": recipe.rate.base,
-            "seed": spec.seed.unwrap_or(0),
-        });
-        if let Some(guard) = &run.guard {
-            facts["validation_loss"] = json!(guard.best_loss);
-            facts["initial_loss"] = json!(guard.initial_loss);
-            facts["ipndm_loss"] = json!(baseline);
-            facts["rollbacks"] = json!(guard.rollbacks);
-        }
-        if let Value::Object(facts) = facts {
-            file.training = facts;
+        let mut file = self.plan.solver_file(self.model, spec, run, &run.result())?;
+        if run.guard.is_some() {
+            file.training.insert("ipndm_loss".into(), json!(baseline));
         }
         Ok(file)
     }

@@ -132,6 +132,9 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
     }
 
     /// One of the α² products, for a block of tiles, over a range of channels.
+    ///
+    /// # Safety
+    /// `S` must be available, and tiles and channels within the scratch memory.
     #[inline(always)]
     unsafe fn multiply<S: Simd>(&mut self, square: usize, tiles: Range<usize>, part: Range<usize>) {
         let (channels, width) = (self.task.tiling.input.c, self.task.panel.width);

@@ -14,7 +14,7 @@ pub(crate) mod tensor;
 pub(crate) mod walk;
 
 use super::bytes::SharedBytes;
-use super::pickle::{self, Graph};
+use super::pickle::{self, Graph, Node};
 use super::sniff::{Format, expect};
 use super::stored::StoredTensor;
 use super::zip::Archive;
@@ -23,6 +23,9 @@ use serde_json::{Map, Value};
 use std::path::Path;
 use storage::Externals;
 use tensor::TensorReader;
+
+/// How an archive begins.
+const ARCHIVE: &[u8] = b"PK\x03\x04";
 
 /// What a torch file holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +64,22 @@ impl TorchFile {
         let graph = pickle::parse_all(&data)?;
         let externals = Externals::Members { archive, root, read: Default::default() };
         Self::collect(&graph, &data, externals, size)
+    }
+
+    /// Reads a plain pickle that holds a network in one of two ways: a torch archive as one of its bytes, however deep (the
+    /// way compiled networks are put into pickles), or tensors of its own. Of several archives the largest counts.
+    pub fn parse_pickle(file: SharedBytes) -> Result<Self, Malformed> {
+        expect(&file, "a pickle", &[Format::Pickle])?;
+        let graph = pickle::parse_all(&file)?;
+        let archive = |node: &Node<'_>| match node {
+            Node::Bytes(range) => file.slice(range.clone()).filter(|bytes| bytes.starts_with(ARCHIVE)),
+            _ => None,
+        };
+        let inside = graph.nodes().iter().filter_map(archive).max_by_key(|bytes| bytes.len());
+        match inside {
+            Some(archive) => Self::parse(archive),
+            None => Self::collect(&graph, &file, Externals::Inside, file.len()),
+        }
     }
 
     fn collect(graph: &Graph<'_>, buffer: &SharedBytes, externals: Externals, size: usize) -> Result<Self, Malformed> {

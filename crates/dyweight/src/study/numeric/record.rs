@@ -1,16 +1,12 @@
-//! Results on disk: `records.jsonl`, one line for the settings, then one for each finished cell.
-//!
-//! Lines are only ever appended and each is forced to disk, so a run can be killed at any moment: on the next start
-//! a last line that was not written to its end is cut off and its cell is computed again. Lines hold no times and
-//! no paths; the same settings give the same lines on every machine, though in the order of computation.
+//! What one cell of the study found, and the journal of all cells.
 
 use super::options::Settings;
-use crate::error::{Error, Result};
+use crate::error::{Error, Malformed, Result};
+use crate::study::journal::{FILE, Journal};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Which cell: ordered by degree, steps, order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -60,46 +56,25 @@ impl Stat {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-struct Header {
-    study: String,
-    version: u32,
-    settings: Settings,
-}
-
-/// The file of records.
+/// The cells on record.
 pub(super) struct Store {
-    path: PathBuf,
-    file: File,
+    journal: Journal,
     records: BTreeMap<Cell, Record>,
 }
 
 impl Store {
-    /// Opens or begins the file in this directory; refuses one that was made with other settings.
+    /// Opens or begins the journal in this directory; refuses one that was made with other settings.
     pub(super) fn open(folder: &Path, settings: &Settings) -> Result<Self> {
-        std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
-        let path = folder.join("records.jsonl");
-        let mut file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(&path)
-            .map_err(|e| Error::io("open", &path, e))?;
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(|e| Error::io("read", &path, e))?;
-        let (header, records, sound) = parse(&path, &text)?;
-        if sound < text.len() {
-            file.set_len(sound as u64).map_err(|e| Error::io("truncate", &path, e))?;
-        }
-        let mut store = Self { path, file, records };
-        match header {
-            Some(header) => refuse_other(&store.path, &header.settings, settings)?,
-            None => {
-                let header = Header { study: "numeric".into(), version: 1, settings: settings.clone() };
-                store.line(&header)?;
-            }
-        }
-        Ok(store)
+        let header = json!({ "study": "numeric", "version": 1, "settings": settings });
+        let (journal, lines) = Journal::open(folder, &header)?;
+        let cell = |line: serde_json::Value| -> Result<(Cell, Record)> {
+            let record: Record = serde_json::from_value(line).map_err(|e| {
+                let problem = Malformed::Json { what: "record of a cell", reason: e.to_string() };
+                Error::malformed(&folder.join(FILE), problem)
+            })?;
+            Ok((record.cell, record))
+        };
+        Ok(Self { journal, records: lines.into_iter().map(cell).collect::<Result<_>>()? })
     }
 
     /// Finished cells.
@@ -109,110 +84,15 @@ impl Store {
 
     /// Adds a finished cell; when this returns, it is on disk.
     pub(super) fn append(&mut self, record: Record) -> Result<()> {
-        self.line(&record)?;
+        self.journal.append(&record)?;
         self.records.insert(record.cell, record);
         Ok(())
     }
-
-    fn line(&mut self, value: &impl Serialize) -> Result<()> {
-        let failed = |e| Error::io("write", &self.path, e);
-        let mut line = serde_json::to_vec(value).map_err(|e| failed(e.into()))?;
-        line.push(b'\n');
-        self.file.write_all(&line).map_err(failed)?;
-        self.file.sync_data().map_err(failed)
-    }
-}
-
-type Parsed = (Option<Header>, BTreeMap<Cell, Record>, usize);
-
-/// Header, records, and how many bytes of the text are sound lines. Only the last line may be broken.
-fn parse(path: &Path, text: &[u8]) -> Result<Parsed> {
-    let (mut header, mut records, mut sound) = (None, BTreeMap::new(), 0);
-    for (index, line) in text.split_inclusive(|b| *b == b'\n').enumerate() {
-        let is_last = sound + line.len() == text.len();
-        let read = if line.last() != Some(&b'\n') {
-            Err("no end of line".into())
-        } else if index == 0 {
-            serde_json::from_slice(line).map(|h| header = Some(h)).map_err(|e| e.to_string())
-        } else {
-            serde_json::from_slice(line).map(|r: Record| drop(records.insert(r.cell, r))).map_err(|e| e.to_string())
-        };
-        match read {
-            Ok(()) => sound += line.len(),
-            Err(_) if is_last => break,
-            Err(reason) => {
-                let reason = format!("line {}: {reason}", index + 1);
-                return Err(Error::io("parse", path, std::io::Error::new(ErrorKind::InvalidData, reason)));
-            }
-        }
-    }
-    Ok((header, records, sound))
-}
-
-fn refuse_other(path: &Path, old: &Settings, new: &Settings) -> Result<()> {
-    if old == new {
-        return Ok(());
-    }
-    let text = |s: &Settings| serde_json::to_string(s).unwrap_or_default();
-    let problem = format!("{} was made with {}, not with {}", path.display(), text(old), text(new));
-    Err(Error::Conflict { problem, hint: "choose another output directory, or delete the old one".into() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn record(order: usize) -> Record {
-        let values = vec![0.1 + order as f64, 1.0 / 3.0];
-        Record {
-            cell: Cell { degree: 5, steps: 6, order },
-            standard: values.clone(),
-            optimised: values.clone(),
-            fresh: values.clone(),
-            fresh_standard: values.clone(),
-            teacher: values,
-        }
-    }
-
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("dyweight-record-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        folder
-    }
-
-    #[test]
-    fn a_cut_at_any_byte_loses_only_the_cut_line() {
-        let (folder, settings) = (folder("cut"), Settings::default());
-        let mut store = Store::open(&folder, &settings).unwrap();
-        (1..=3).for_each(|order| store.append(record(order)).unwrap());
-        let path = folder.join("records.jsonl");
-        let whole = std::fs::read(&path).unwrap();
-        let ends: Vec<usize> = (0..whole.len()).filter(|i| whole[*i] == b'\n').map(|i| i + 1).collect();
-        for cut in (0..whole.len()).step_by(7).chain(ends.clone()) {
-            std::fs::write(&path, &whole[..cut]).unwrap();
-            let mut store = Store::open(&folder, &settings).unwrap();
-            let kept = ends.iter().filter(|e| **e <= cut).count().saturating_sub(1);
-            assert_eq!(store.records().len(), kept, "cut at {cut}");
-            (kept + 1..=3).for_each(|order| store.append(record(order)).unwrap());
-            assert_eq!(std::fs::read(&path).unwrap(), whole, "cut at {cut}");
-        }
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn damage_in_the_middle_and_other_settings_are_refused() {
-        let (folder, settings) = (folder("damage"), Settings::default());
-        let mut store = Store::open(&folder, &settings).unwrap();
-        (1..=3).for_each(|order| store.append(record(order)).unwrap());
-        let other = Settings { iterations: 7, ..Settings::default() };
-        assert!(matches!(Store::open(&folder, &other), Err(Error::Conflict { .. })));
-        let path = folder.join("records.jsonl");
-        let text = std::fs::read_to_string(&path).unwrap().replacen("\"order\":1", "\"order\":x", 1);
-        std::fs::write(&path, text).unwrap();
-        let error = Store::open(&folder, &settings).err().unwrap().to_string();
-        assert!(error.contains("line 2"), "{error}");
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
 
     #[test]
     fn the_standard_error_is_of_the_mean() {

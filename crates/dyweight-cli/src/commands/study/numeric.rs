@@ -1,29 +1,17 @@
-//! `dyweight study`.
+//! `dyweight study numeric`.
 
 use crate::args::unknown;
 use crate::ui;
-use clap::{Args, Subcommand};
+use clap::Args;
 use dyweight::Result;
 use dyweight::study::numeric::{Coupling, Loss, Options, Startup, run as run_numeric};
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// Which experiment.
+/// Everything it can be told.
 #[derive(Args)]
-pub struct StudyArgs {
-    #[command(subcommand)]
-    study: Study,
-}
-
-#[derive(Subcommand)]
-enum Study {
-    /// The controlled numerical study: learned Adams-Bashforth weights on problems with known solutions
-    Numeric(NumericArgs),
-}
-
-#[derive(Args)]
-struct NumericArgs {
+pub struct NumericArgs {
     /// Directory for records, tables and figures; a run that was interrupted there is continued
     #[arg(long, value_name = "DIR", default_value = "numeric-study")]
     out: PathBuf,
@@ -111,8 +99,7 @@ impl NumericArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &StudyArgs) -> Result<()> {
-    let Study::Numeric(args) = &args.study;
+pub fn run(args: &NumericArgs) -> Result<()> {
     ui::set_threads(args.threads)?;
     let options = args.options()?;
     let mut progress = ui::Progress::new("numerical study", options.cells());

@@ -1,0 +1,42 @@
+//! `dyweight quickstart`.
+
+use crate::contest::{self, OutputArgs};
+use crate::ui;
+use clap::Args;
+use dyweight::Result;
+use dyweight::spec::ModelSpec;
+use dyweight::study::contest::View;
+use dyweight::study::paper::{QUICKSTART, Setup};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What it can be told.
+#[derive(Args)]
+pub struct QuickstartArgs {
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &QuickstartArgs) -> Result<()> {
+    ui::set_threads(args.output.threads)?;
+    let started = Instant::now();
+    let setup = Setup::quickstart(Arc::new(ModelSpec::named("fashion").build()?))?;
+    let experiment = QUICKSTART.experiment(&setup)?;
+    let out = args.output.directory("quickstart");
+    if !args.output.render_only {
+        eprintln!(
+            "training DyWeight for 3, 5 and 7 network calls on the embedded model, then comparing on {} seeds; about two minutes on two cores",
+            setup.seeds.len()
+        );
+    }
+    let results = contest::results(&experiment, &out, &args.output)?;
+    let view = View { experiment: &experiment, results: &results };
+    contest::report_study(&QUICKSTART, &view, &out, &args.output)?;
+    if !args.output.json {
+        eprintln!("{}; open the report in a browser", ui::duration(started.elapsed().as_secs_f64()));
+        let weights = out.join("solvers").join("dyweight-nfe5.json");
+        eprintln!("next: dyweight sample --model fashion --weights {} --seeds 0-63 --grid", weights.display());
+    }
+    Ok(())
+}

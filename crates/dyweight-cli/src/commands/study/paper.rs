@@ -1,0 +1,115 @@
+//! The paper's experiments.
+
+use crate::args::{ModelArgs, ReferenceArgs};
+use crate::contest::{self, OutputArgs};
+use crate::ui;
+use clap::Args;
+use dyweight::spec::Seeds;
+use dyweight::study::contest::View;
+use dyweight::study::paper::{Setup, named};
+use dyweight::{Error, Result};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What every one of them can be told.
+#[derive(Args)]
+pub struct PaperArgs {
+    /// Built-in name (see 'dyweight list models') or file
+    #[arg(long, value_name = "NAME|FILE", default_value = "fashion")]
+    model: String,
+    /// Sample shape of a mixture file
+    #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1)]
+    shape: Option<Vec<usize>>,
+    /// Configuration of a weights file that carries none
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
+    #[arg(long, value_name = "NAME")]
+    conv: Option<String>,
+    /// A look instead of a result: minutes
+    #[arg(long)]
+    quick: bool,
+    /// Network calls [3,5,7,9; 3,5 with --quick]
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', num_args = 1)]
+    nfe: Option<Vec<usize>>,
+    /// Seeds to judge on [0-1999; fewer with --quick]
+    #[arg(long)]
+    seeds: Option<String>,
+    /// Network calls of the teacher that judges [35]
+    #[arg(long, value_name = "N")]
+    teacher_nfe: Option<usize>,
+    /// Samples per batch; changes nothing but speed and memory [64]
+    #[arg(long)]
+    batch: Option<usize>,
+    /// Training iterations [625; 1500 for a closed form; fewer with --quick]
+    #[arg(long, help_heading = "Training")]
+    iters: Option<usize>,
+    /// Pairs per training iteration [16; 64 for a closed form]
+    #[arg(long, help_heading = "Training", value_name = "N")]
+    train_batch: Option<usize>,
+    /// Learning rate [by budget]
+    #[arg(long, help_heading = "Training")]
+    lr: Option<f64>,
+    /// l2, l1, huber or features [l2]
+    #[arg(long, value_name = "NAME", help_heading = "Training")]
+    loss: Option<String>,
+    /// Validation pairs
+    #[arg(long, help_heading = "Training")]
+    validation: Option<usize>,
+    /// Seed of the training pairs [0]
+    #[arg(long, help_heading = "Training")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    reference: ReferenceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl PaperArgs {
+    fn setup(&self) -> Result<Setup> {
+        let (model, shape) = (self.model.clone(), self.shape.clone());
+        let model = ModelArgs { model, shape, config: self.config.clone(), conv: self.conv.clone() };
+        let model = Arc::new(model.spec(None)?.build()?);
+        let reference = self.reference.open(&model)?;
+        let mut setup = Setup::new(model, self.quick)?;
+        setup.reference = reference;
+        if let Some(budgets) = &self.nfe {
+            setup.budgets.clone_from(budgets);
+        }
+        if let Some(seeds) = &self.seeds {
+            setup.seeds = Seeds::parse(seeds)?;
+        }
+        contest::check_count(&setup.seeds)?;
+        if let Some(calls) = self.teacher_nfe {
+            (setup.teacher_nfe, setup.train.teacher_nfe) = (calls, Some(calls));
+        }
+        setup.batch = contest::check_batch(self.batch.unwrap_or(setup.batch))?;
+        let train = &mut setup.train;
+        train.iters = self.iters.or(train.iters);
+        train.batch = self.train_batch.or(train.batch);
+        train.lr = self.lr.or(train.lr);
+        train.loss = self.loss.clone().or(train.loss.take());
+        train.validation = self.validation.or(train.validation);
+        train.seed = self.seed.or(train.seed);
+        if let Some(iterations) = self.iters {
+            train.validate_every = train.validate_every.map(|every| every.min((iterations / 4).max(1)));
+        }
+        Ok(setup)
+    }
+}
+
+/// Runs the study of that name.
+pub fn run(name: &str, args: &PaperArgs) -> Result<()> {
+    ui::set_threads(args.output.threads)?;
+    let study = named(name)?;
+    let setup = args.setup()?;
+    if setup.budgets.is_empty() {
+        let expected = "at least one number of network calls".into();
+        return Err(Error::BadValue { name: "nfe", value: String::new(), expected });
+    }
+    let experiment = study.experiment(&setup)?;
+    let out = args.output.directory(&format!("study-{name}"));
+    let results = contest::results(&experiment, &out, &args.output)?;
+    let view = View { experiment: &experiment, results: &results };
+    contest::report_study(study, &view, &out, &args.output)
+}

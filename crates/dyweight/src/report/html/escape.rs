@@ -1,0 +1,92 @@
+//! Text that stays text, in HTML and in Markdown.
+
+/// Safe as content of an element and inside a quoted attribute; control characters other than line ends become spaces.
+pub(super) fn html(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Running text: escaped, with words between backticks as code.
+pub(super) fn prose(text: &str) -> String {
+    spans(text).map(|(code, part)| if code { format!("<code>{}</code>", html(part)) } else { html(part) }).collect()
+}
+
+/// Running text without its backticks, for places that know no markup.
+pub(super) fn plain(text: &str) -> String {
+    spans(text).map(|(_, part)| part).collect()
+}
+
+/// Running text on one line of Markdown.
+pub(super) fn markdown(text: &str) -> String {
+    spans(text).map(|(code, part)| if code { format!("`{}`", line(part)) } else { marked(part) }).collect()
+}
+
+/// Text in a cell of a Markdown table, where backticks have no meaning.
+pub(super) fn cell(text: &str) -> String {
+    marked(text)
+}
+
+fn marked(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in line(text).chars() {
+        if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Parts of a text, and whether each stands between backticks; a backtick without a partner is a plain one.
+fn spans(text: &str) -> impl Iterator<Item = (bool, &str)> {
+    let mut rest = text;
+    let mut code = false;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (inside, closed) = (code, rest.find('`'));
+        let alone = |at: &usize| !inside && !rest[at + 1..].contains('`');
+        let (part, after) = match closed.filter(|at| !alone(at)) {
+            Some(at) => (&rest[..at], &rest[at + 1..]),
+            None => (rest, ""),
+        };
+        (rest, code) = (after, !code);
+        Some((inside, part))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_leaves_its_place() {
+        assert_eq!(html("<script>'\"&\u{0}"), "&lt;script&gt;&#39;&quot;&amp; ");
+        assert_eq!(markdown("a|b\n*c* <i> `x|y`"), "a\\|b \\*c\\* \\<i\\> `x|y`");
+    }
+
+    #[test]
+    fn backticks_come_in_pairs() {
+        assert_eq!(prose("a `b<c` d"), "a <code>b&lt;c</code> d");
+        assert_eq!(prose("`a` and ` alone"), "<code>a</code> and ` alone");
+        assert_eq!(plain("a `b` c"), "a b c");
+        assert_eq!(prose(""), "");
+    }
+}

@@ -1,0 +1,22 @@
+//! A contest: solvers × budgets on the same noise, each judged by its distance to one teacher and to a reference.
+//!
+//! [`Experiment`] says what competes; [`run`] trains what must be learned, judges every entry that is not on record yet, and
+//! appends to the journal; reports are drawn from records alone. `compare`, `quickstart` and the paper's studies are lists of
+//! entries with sentences about the outcome.
+
+mod contestant;
+mod experiment;
+mod judge;
+mod learn;
+mod page;
+mod pictures;
+mod record;
+mod run;
+mod view;
+
+pub use contestant::{Contestant, Term};
+pub use experiment::{Entry, Experiment, Judging, Subject};
+pub use page::Style;
+pub use record::{Lesson, Score};
+pub use run::{Results, Watch, read, run};
+pub use view::{Measure, Tally, View};

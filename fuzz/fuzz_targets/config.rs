@@ -1,0 +1,54 @@
+//! Words of a user: a training configuration in TOML with the grid's options and the budget, lists of seeds, names.
+//!
+//! The first line is a list of seeds, the rest is TOML.
+#![no_main]
+
+use dyweight::denoiser::Prediction;
+use dyweight::models::mixture::Mixture;
+use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec, TrainSpec};
+use dyweight::train::Loss;
+use dyweight_fuzz::{bounded, shown};
+use libfuzzer_sys::fuzz_target;
+
+/// A few lists of seeds are long; iterating over millions only costs time.
+const SHORT: usize = 1 << 16;
+
+fuzz_target!(|data: &[u8]| bounded(data, || {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let (seeds, rest) = text.split_once('\n').unwrap_or((text, ""));
+    if let Some(seeds) = shown(Seeds::parse(seeds))
+        && seeds.len() < SHORT
+    {
+        assert_eq!(seeds.iter().count(), seeds.len());
+    }
+    let Ok(mut table) = rest.parse::<toml::Table>() else { return };
+    let mut part = |names: &[&str]| {
+        let part: toml::Table = names.iter().filter_map(|name| table.remove_entry(*name)).collect();
+        toml::Value::Table(part)
+    };
+    let grid = part(&["schedule", "rho", "sigma-min", "sigma-max", "sigmas", "beta-table", "shift", "image-size"]);
+    let solver = part(&["solver", "predict", "lower-order-final", "variant", "r", "threshold"]);
+    let budget = part(&["steps", "nfe"]);
+    let model = part(&["flow"]);
+    let Some(grid) = shown(grid.try_into::<ScheduleSpec>()) else { return };
+    if let Some(solver) = shown(solver.try_into::<SolverSpec>()) {
+        for prediction in [Prediction::Denoised, Prediction::Velocity] {
+            let _ = shown(solver.build(prediction));
+        }
+    }
+    let count = |name: &str| budget.get(name).and_then(toml::Value::as_integer).map(|n| n as usize);
+    let Some(train) = shown(toml::Value::Table(table).try_into::<TrainSpec>()) else { return };
+    let budget = match (count("steps"), count("nfe")) {
+        (Some(steps), _) => Budget::Steps(steps),
+        (None, nfe) => Budget::Nfe(nfe.unwrap_or(3)),
+    };
+    // Files are fuzzed by other targets.
+    if train.init.as_deref().is_some_and(|init| init.contains(['.', '/', ':'])) {
+        return;
+    }
+    let mixture = if model.get("flow").is_some() { Mixture::spiral().as_flow() } else { Mixture::spiral() };
+    let Some(loss) = shown(train.loss(|| Ok(Loss::L2))) else { return };
+    let Some(plan) = shown(train.plan(&mixture, &grid, budget, loss)) else { return };
+    let _ = shown(train.teacher(&mixture, &plan));
+    let _ = shown(train.pairs(&mixture, "training"));
+}));

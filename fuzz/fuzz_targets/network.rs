@@ -1,0 +1,24 @@
+//! Pickles of networks, and what `inspect` and `convert` make of them: configuration, plan, safetensors.
+#![no_main]
+
+use dyweight::checkpoint::{NetworkFile, SharedBytes, TensorFile, sniff};
+use dyweight::models::edm::{Config, EdmFile, Plan};
+use dyweight_fuzz::{bounded, shown};
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+
+fuzz_target!(|data: &[u8]| bounded(data, || {
+    let bytes = SharedBytes::from(data.to_vec());
+    let _ = sniff(&bytes);
+    let Some(file) = shown(NetworkFile::parse(bytes.clone())) else { return };
+    let config = file.config();
+    if let Some(config) = shown(Config::from_map(&config)) {
+        let _ = shown(Plan::new(&config)).map(|plan| (plan.all_tensors().len(), plan.parameters()));
+    }
+    if let Some(edm) = shown(EdmFile::parse(Path::new("fuzz.pkl"), bytes, None)) {
+        let written = edm.to_safetensors().to_bytes();
+        let read = TensorFile::parse(written.into()).expect("what was written can be read");
+        assert_eq!(read.tensors, edm.tensors);
+        let _ = edm.sha256();
+    }
+}));
