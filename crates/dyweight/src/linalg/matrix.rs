@@ -90,14 +90,14 @@ impl Matrix {
     pub fn singular_values(&self, gram: &Eigen) -> Result<Vec<f64>> {
         let largest = gram.values.last().copied().unwrap_or(0.0);
         let small = gram.values.iter().take_while(|v| **v <= SQUARED_LOSS * largest).count();
-        let large = gram.values[small..].iter().map(|v| v.max(0.0).sqrt());
+        let roots = |values: &[f64]| values.iter().map(|v| v.max(0.0).sqrt()).collect::<Vec<_>>();
         if small == 0 || largest <= 0.0 {
-            return Ok(large.collect());
+            return Ok(roots(&gram.values));
         }
         let outside = gram.vectors.scaled_columns(0, &vec![1.0; small]).transposed_times(self);
         // What is left is smaller by far; the second time around it is at the level of rounding, and stays.
         let inner = outside.outer_gram().eigen()?;
-        Ok(inner.values.iter().map(|v| v.max(0.0).sqrt()).chain(large).collect())
+        Ok([roots(&inner.values), roots(&gram.values[small..])].concat())
     }
 
     pub(super) fn view(&self) -> MatRef<'_, f64> {

@@ -36,39 +36,47 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         }
     }
     let features = made_up(args.dims, args.count, 0)?;
-    let started = Instant::now();
-    let moments = Moments::of(features.rows(), args.dims);
-    let sigma = moments.covariance()?;
-    let covariance = started.elapsed().as_secs_f64();
-    let own = Statistics { mu: moments.mean().to_vec(), sigma, source: Source::default() };
+    let (own, covariance) = timed(|| {
+        let moments = Moments::of(features.rows(), args.dims);
+        Ok(Statistics { mu: moments.mean().to_vec(), sigma: moments.covariance()?, source: Source::default() })
+    })?;
     let other = Statistics::of(&made_up(args.dims, args.count.min(2 * args.dims), 1)?, Source::default())?;
-    let started = Instant::now();
-    let reference = Reference::new(other)?;
-    let decomposition = started.elapsed().as_secs_f64();
-    let started = Instant::now();
-    reference.distance(&own)?;
-    let distance = started.elapsed().as_secs_f64();
-    let started = Instant::now();
-    reference.estimate(&features)?;
-    let estimate = started.elapsed().as_secs_f64();
+    let (reference, root) = timed(|| Reference::new(other))?;
+    let (_, distance) = timed(|| reference.distance(&own))?;
+    let (_, estimate) = timed(|| reference.estimate(&features))?;
+    let parts = [("covariance", covariance), ("reference", root), ("distance", distance), ("estimate", estimate)];
     let threads = rayon::current_num_threads();
     if args.json {
-        ui::print_json(&json!({
-            "count": args.count, "dims": args.dims, "threads": threads, "covariance_seconds": covariance,
-            "reference_seconds": decomposition, "distance_seconds": distance, "estimate_seconds": estimate,
-        }));
-    } else {
-        ui::print(&format!(
-            "{} x {}, {threads} threads: covariance {}, root of the reference (once) {}, distance {}; all with error {}",
-            args.count,
-            args.dims,
-            ui::duration(covariance),
-            ui::duration(decomposition),
-            ui::duration(distance),
-            ui::duration(estimate)
-        ));
+        let mut facts = json!({ "count": args.count, "dims": args.dims, "threads": threads });
+        parts.iter().for_each(|(name, (seconds, cpu))| facts[name] = json!({ "seconds": seconds, "cpu": cpu }));
+        ui::print_json(&facts);
+        return Ok(());
     }
+    let mut rows = vec![["part", "time", "processor"].map(String::from).to_vec()];
+    for (name, (seconds, cpu)) in parts {
+        rows.push(vec![name.into(), ui::duration(seconds), cpu.map_or("unknown".into(), ui::duration)]);
+    }
+    ui::table(&rows);
+    eprintln!("{} x {}, {threads} threads; an estimate is covariance, distance and error", args.count, args.dims);
     Ok(())
+}
+
+/// A result, the seconds it took, and those of the processor, which a busy machine does not stretch as much.
+fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, (f64, Option<f64>))> {
+    let (started, before) = (Instant::now(), processor_seconds());
+    let result = work()?;
+    let processor = before.zip(processor_seconds()).map(|(b, a)| a - b);
+    Ok((result, (started.elapsed().as_secs_f64(), processor)))
+}
+
+/// Processor time of all threads, where the system says (Linux).
+fn processor_seconds() -> Option<f64> {
+    const TICKS: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // After the name, which may hold anything and ends with a bracket, fields 12 and 13 are user and system time.
+    let mut fields = stat.rsplit(") ").next()?.split(' ').skip(11);
+    let ticks = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
+    Some(ticks / TICKS)
 }
 
 /// Rows with a falling spectrum, as features have.
