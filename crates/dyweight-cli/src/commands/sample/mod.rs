@@ -8,9 +8,10 @@ mod setup;
 use crate::args::{BudgetArgs, ModelArgs, ScheduleArgs, SolverArgs};
 use crate::ui;
 use clap::Args;
+use dyweight::comm::Comm;
 use dyweight::sample::{State, sample};
 use dyweight::spec::{Learned, LoadedModel};
-use dyweight::{Error, Result};
+use dyweight::{Error, Result, Tensor};
 use noise::Noise;
 use output::Output;
 use serde_json::json;
@@ -81,8 +82,8 @@ pub struct SampleArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &SampleArgs) -> Result<()> {
-    ui::set_threads(args.threads)?;
+pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
+    ui::set_threads(args.threads, comm)?;
     if args.batch == Some(0) {
         let expected = "at least one sample per batch".into();
         return Err(Error::BadValue { name: "batch", value: "0".into(), expected });
@@ -93,10 +94,12 @@ pub fn run(args: &SampleArgs) -> Result<()> {
     let solver = setup::solver(args, learned.as_ref(), model.model.prediction())?;
     noise.condition(args, &[0], &*model.model)?;
     let setup = Setup::new(args, &model, &*solver, learned.as_ref())?;
-    let mut output = Output::open(args, &model, &noise, &setup)?;
+    let mut output = if comm.is_first() { Some(Output::open(args, &model, &noise, &setup)?) } else { None };
     let started = Instant::now();
-    let made = sample_all(args, &model, &noise, &setup, &mut output)?;
+    let job = Job { args, model: &model, noise: &noise, setup: &setup, comm };
+    let made = job.sample_all(output.as_mut())?;
     let seconds = started.elapsed().as_secs_f64();
+    let Some(output) = output else { return Ok(()) };
     let files = output.finish(&model, &setup)?;
     report(args, &setup, &Done { model: &model.name, samples: noise.len(), made, seconds, files });
     Ok(())
@@ -104,34 +107,65 @@ pub fn run(args: &SampleArgs) -> Result<()> {
 
 const DEFAULT_BATCH: usize = 64;
 
-/// Samples batch by batch what is not there yet; returns how many that were.
-fn sample_all(
-    args: &SampleArgs,
-    model: &LoadedModel,
-    noise: &Noise,
-    setup: &Setup<'_>,
-    output: &mut Output<'_>,
-) -> Result<usize> {
-    let batch = args.batch.unwrap_or(DEFAULT_BATCH);
-    let missing = output.missing();
-    if missing.len() < noise.len() {
-        eprintln!("{} of {} samples are there already", noise.len() - missing.len(), noise.len());
+/// What is to be sampled how.
+struct Job<'j> {
+    args: &'j SampleArgs,
+    model: &'j LoadedModel,
+    noise: &'j Noise,
+    setup: &'j Setup<'j>,
+    comm: &'j dyn Comm,
+}
+
+impl Job<'_> {
+    /// Samples batch by batch what is not there yet; returns how many that were. In every round each process makes a batch, and the
+    /// one that has the output takes them all.
+    fn sample_all(&self, mut output: Option<&mut Output<'_>>) -> Result<usize> {
+        let (noise, comm) = (self.noise, self.comm);
+        let batch = self.args.batch.unwrap_or(DEFAULT_BATCH);
+        let to_do = || Ok(output.as_mut().map_or((Vec::new(), false), |o| (o.missing(), o.keeps_states())));
+        let (missing, keeps_states): (Vec<usize>, bool) = comm.from_first(to_do)?;
+        if missing.len() < noise.len() {
+            ui::say(&format!("{} of {} samples are there already", noise.len() - missing.len(), noise.len()));
+        }
+        let mut progress = ui::Progress::new("sampling", missing.len());
+        for round in missing.chunks(batch.saturating_mul(comm.size())) {
+            let mine = &round[comm.share(&(0..round.len()), 1)];
+            let parts = comm.collect(|| self.sample_some(mine, keeps_states))?;
+            let mut rest = round;
+            for states in parts {
+                let Some(last) = states.last() else { continue };
+                let (indices, behind) = rest.split_at(last.samples());
+                rest = behind;
+                if let Some(output) = &mut output {
+                    output.take(indices, &states)?;
+                }
+            }
+            progress.add(round.len(), "");
+        }
+        progress.finish();
+        Ok(missing.len())
     }
-    let mut progress = ui::Progress::new("sampling", missing.len());
-    for indices in missing.chunks(batch) {
-        let latents = noise.batch(indices, model.model.shape())?;
-        let denoiser = model.model.bind(&noise.condition(args, indices, &*model.model)?)?;
+
+    /// The states of some samples that are to be kept, the samples themselves last.
+    fn sample_some(&self, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
+        if indices.is_empty() {
+            return Ok(Vec::new());
+        }
+        let model = &*self.model.model;
+        let latents = self.noise.batch(indices, model.shape())?;
+        let denoiser = model.bind(&self.noise.condition(self.args, indices, model)?)?;
+        let mut states = Vec::new();
         let mut observer = |state: &State<'_>| {
-            output.see(indices, state);
+            if keeps_states {
+                states.push(state.x.tensor().clone());
+            }
             if ui::stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let outcome = sample(&*denoiser, &setup.plan(), &latents, &mut observer)?;
-        debug_assert_eq!(outcome.nfe, setup.nfe, "the budget was found by counting the same calls");
-        output.take(indices, &outcome.samples)?;
-        progress.add(indices.len(), "");
+        let outcome = sample(&*denoiser, &self.setup.plan(), &latents, &mut observer)?;
+        debug_assert_eq!(outcome.nfe, self.setup.nfe, "the budget was found by counting the same calls");
+        states.push(outcome.samples);
+        Ok(states)
     }
-    progress.finish();
-    Ok(missing.len())
 }
 
 struct Done<'d> {
@@ -152,7 +186,7 @@ fn report(args: &SampleArgs, setup: &Setup<'_>, done: &Done<'_>) {
         }));
         return;
     }
-    eprintln!(
+    ui::say(&format!(
         "{} samples of {} with {}: {} network calls each, {} steps, {} ({rate:.0}/s)",
         done.samples,
         done.model,
@@ -160,6 +194,6 @@ fn report(args: &SampleArgs, setup: &Setup<'_>, done: &Done<'_>) {
         setup.nfe,
         setup.grid.steps(),
         ui::duration(done.seconds)
-    );
+    ));
     done.files.iter().for_each(|f| ui::print(&f.display().to_string()));
 }

@@ -5,7 +5,6 @@ use super::setup::Setup;
 use super::{SampleArgs, draw};
 use dyweight::checkpoint::{Lock, StoredTensor, TensorFile, atomic};
 use dyweight::image::{Image, contact_sheet, is_image};
-use dyweight::sample::State;
 use dyweight::spec::LoadedModel;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
@@ -80,7 +79,7 @@ impl<'o> Output<'o> {
     }
 
     fn has(&mut self, index: usize) -> bool {
-        if !self.states.is_empty() {
+        if self.keeps_states() {
             return false;
         }
         let Some(path) = self.image_path(index) else { return false };
@@ -104,21 +103,21 @@ impl<'o> Output<'o> {
         Some(dir.join(format!("{:06}", seed - seed % 1000)).join(format!("{seed:06}.png")))
     }
 
-    /// Sees a state of the samples `indices`.
-    pub fn see(&mut self, indices: &[usize], state: &State<'_>) {
-        if self.states.is_empty() {
-            return;
-        }
-        let len: usize = self.shape.iter().product();
-        for (row, index) in indices.iter().enumerate() {
-            let at = (state.index * self.noise.len() + index) * len;
-            self.states[at..at + len].copy_from_slice(state.x.tensor().sample(row));
-        }
+    /// True if all states are wanted, not the samples alone.
+    pub fn keeps_states(&self) -> bool {
+        !self.states.is_empty()
     }
 
-    /// Takes finished samples; images are written at once.
-    pub fn take(&mut self, indices: &[usize], samples: &Tensor) -> Result<()> {
+    /// Takes finished samples `indices`, which stand behind their states if those are kept; images are written at once.
+    pub fn take(&mut self, indices: &[usize], states: &[Tensor]) -> Result<()> {
+        let Some((samples, states)) = states.split_last() else { return Ok(()) };
         let len = samples.sample_len();
+        for (number, state) in states.iter().enumerate() {
+            for (row, index) in indices.iter().enumerate() {
+                let at = (number * self.noise.len() + index) * len;
+                self.states[at..at + len].copy_from_slice(state.sample(row));
+            }
+        }
         for (row, index) in indices.iter().enumerate() {
             if let Some(path) = self.image_path(*index) {
                 let image = Image::from_sample(samples.sample(row), self.shape)?;
