@@ -108,7 +108,8 @@ fn results_come_in_order_and_failures_of_the_work_to_everyone() {
         let said = together(size, lost);
         assert!(said.iter().all(|text| text == &said[last] && text.contains("in sample 7")), "{said:?}");
         let stopped = |comm: &dyn Comm| {
-            let result: Result<Vec<bool>> = comm.collect(|| if comm.rank() == last { Err(Error::Cancelled) } else { Ok(true) });
+            let result: Result<Vec<bool>> =
+                comm.collect(|| if comm.rank() == last { Err(Error::Cancelled) } else { Ok(true) });
             matches!(result, Err(Error::Cancelled))
         };
         assert_eq!(together(size, stopped), vec![true; size]);

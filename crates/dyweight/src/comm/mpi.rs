@@ -13,6 +13,8 @@ use std::sync::{Mutex, MutexGuard};
 
 /// The longest message.
 const PIECE: usize = 1 << 28;
+/// What is gathered at once, the length before the bytes; only what does not fit costs a second meeting of all processes.
+const BLOCK: usize = 4096;
 
 /// The processes of `mpirun`.
 pub struct Mpi {
@@ -35,10 +37,20 @@ impl Mpi {
         self.universe.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn lengths(&self, world: &SimpleCommunicator, mine: usize) -> Vec<usize> {
-        let mut lengths = vec![0u64; self.size];
-        world.all_gather_into(&(mine as u64), &mut lengths[..]);
-        lengths.into_iter().map(|len| len as usize).collect()
+    /// The lengths of everyone's bytes and, if all are short, the bytes.
+    fn meet(&self, world: &SimpleCommunicator, mine: &[u8]) -> (Vec<usize>, Option<Vec<Vec<u8>>>) {
+        let mut block = [0u8; BLOCK];
+        let (head, body) = block.split_at_mut(size_of::<u64>());
+        head.copy_from_slice(&(mine.len() as u64).to_le_bytes());
+        let short = mine.len().min(body.len());
+        body[..short].copy_from_slice(&mine[..short]);
+        let mut all = vec![0u8; BLOCK * self.size];
+        world.all_gather_into(&block[..], &mut all[..]);
+        let blocks = all.chunks(BLOCK).map(|block| block.split_at(size_of::<u64>()));
+        let length = |head: &[u8]| head.try_into().map_or(0, u64::from_le_bytes) as usize;
+        let lengths: Vec<usize> = blocks.clone().map(|(head, _)| length(head)).collect();
+        let bytes = blocks.zip(&lengths).map(|((_, body), len)| Some(body.get(..*len)?.to_vec())).collect();
+        (lengths, bytes)
     }
 
     /// The bytes of one process, of which everyone knows the length.
@@ -62,7 +74,10 @@ impl Comm for Mpi {
     fn gather(&self, mine: &[u8]) -> Option<Vec<Vec<u8>>> {
         let universe = self.universe();
         let world = universe.world();
-        let lengths = self.lengths(&world, mine.len());
+        let (lengths, short) = self.meet(&world, mine);
+        if let Some(all) = short {
+            return (self.rank == 0).then_some(all);
+        }
         if self.rank > 0 {
             mine.chunks(PIECE).for_each(|piece| world.process_at_rank(0).send(piece));
             return None;
@@ -81,7 +96,10 @@ impl Comm for Mpi {
     fn all_gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
         let universe = self.universe();
         let world = universe.world();
-        let lengths = self.lengths(&world, mine.len());
+        let (lengths, short) = self.meet(&world, mine);
+        if let Some(all) = short {
+            return all;
+        }
         if lengths.iter().sum::<usize>() > PIECE {
             return (0..self.size).map(|rank| self.from_rank(&world, rank, mine, lengths[rank])).collect();
         }
