@@ -3,6 +3,7 @@
 use crate::ui;
 use clap::Args;
 use dyweight::checkpoint::atomic;
+use dyweight::comm::Comm;
 use dyweight::report::html::{Page, Verdict};
 use dyweight::spec::Seeds;
 use dyweight::study::contest::{Experiment, Measure, Results, View, Watch, read, run};
@@ -94,12 +95,15 @@ impl Watch for Show {
     }
 }
 
-/// Runs what is missing, or reads what there is.
-pub fn results(experiment: &Experiment, out: &Path, args: &OutputArgs) -> Result<Results> {
+/// Runs what is missing, or reads what there is. None where another process makes the report.
+pub fn results(experiment: &Experiment, out: &Path, args: &OutputArgs, comm: &dyn Comm) -> Result<Option<Results>> {
+    if args.render_only && !comm.is_first() {
+        return Ok(None);
+    }
     if args.render_only {
         let results = read(out)?;
         return match results.header == experiment.header() {
-            true => Ok(results),
+            true => Ok(Some(results)),
             false => Err(Error::Conflict {
                 problem: format!("{} holds an experiment with other settings", out.display()),
                 hint: "give --render-only together with the options of the run".into(),
@@ -107,14 +111,14 @@ pub fn results(experiment: &Experiment, out: &Path, args: &OutputArgs) -> Result
         };
     }
     let mut show = Show { progress: None };
-    let results = run(experiment, out, &mut show);
+    let results = run(experiment, out, comm, &mut show);
     if let Some(progress) = show.progress.take() {
         progress.finish();
     }
     if let Err(Error::Cancelled) = results {
-        eprintln!("stopped; the same command goes on from here");
+        ui::say("stopped; the same command goes on from here");
     }
-    results
+    results.map(|results| comm.is_first().then_some(results))
 }
 
 /// A claim with its verdict and the sentence behind it.
@@ -153,7 +157,7 @@ pub fn report(view: &View<'_>, page: &Page, answers: &[Answer], out: &Path, args
         print_table(view, measure);
     }
     for (by, verdict, sentence) in answers {
-        eprintln!("{} {} — {by}{sentence}", verdict.sign(), verdict.word());
+        ui::say(&format!("{} {} — {by}{sentence}", verdict.sign(), verdict.word()));
     }
     ui::print(&html.display().to_string());
     Ok(())

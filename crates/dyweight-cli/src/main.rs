@@ -9,9 +9,12 @@ mod args;
 mod commands;
 mod contest;
 mod files;
+mod processes;
 mod ui;
 
 use clap::{Parser, Subcommand};
+use dyweight::Result;
+use dyweight::comm::Comm;
 use std::process::ExitCode;
 
 /// Few-step diffusion sampling: learned and handcrafted solvers for pretrained diffusion and flow models.
@@ -50,21 +53,30 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = match cli.command {
-        Command::Quickstart(args) => commands::quickstart::run(&args),
-        Command::Sample(args) => commands::sample::run(&args),
-        Command::Train(args) => commands::train::run(&args),
-        Command::Compare(args) => commands::compare::run(&args),
-        Command::Study(args) => commands::study::run(&args),
+    let comm = match processes::join() {
+        Ok(comm) => comm,
+        Err(error) => return ExitCode::from(ui::fail(&error)),
+    };
+    if !comm.is_first() {
+        ui::be_silent();
+    }
+    processes::end(&*comm, run(cli.command, &*comm))
+}
+
+fn run(command: Command, comm: &dyn Comm) -> Result<()> {
+    match command {
+        Command::Quickstart(args) => commands::quickstart::run(&args, comm),
+        Command::Sample(args) => commands::sample::run(&args, comm),
+        Command::Train(args) => commands::train::run(&args, comm),
+        Command::Compare(args) => commands::compare::run(&args, comm),
+        Command::Study(args) => commands::study::run(&args, comm),
+        // The rest is no work to share.
+        _ if !comm.is_first() => Ok(()),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Metric(args) => commands::metric::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Convert(args) => commands::convert::run(&args),
         Command::List(args) => commands::list::run(&args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => ui::fail(&error),
     }
 }

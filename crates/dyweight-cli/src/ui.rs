@@ -1,29 +1,56 @@
 //! What a person sees: progress, warnings, errors, tables.
 
+use crate::processes;
+use dyweight::comm::Comm;
 use dyweight::{Error, Result};
 use std::io::{IsTerminal, Write};
-use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Prints an error with its hint and says how the process ends.
-pub fn fail(error: &Error) -> ExitCode {
+/// One process of a job speaks for all; the others are silent.
+static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Nothing but errors is shown from now on.
+pub fn be_silent() {
+    SILENT.store(true, Ordering::SeqCst);
+}
+
+fn is_silent() -> bool {
+    SILENT.load(Ordering::SeqCst)
+}
+
+/// Prints an error with its hint and gives the exit code.
+pub fn fail(error: &Error) -> u8 {
     eprintln!("error: {error}");
     if let Some(hint) = error.hint() {
         eprintln!("hint: {hint}");
     }
-    ExitCode::from(if error.is_users() { 2 } else { 1 })
+    exit_code(error)
+}
+
+/// How a process ends that failed so.
+pub fn exit_code(error: &Error) -> u8 {
+    if error.is_users() { 2 } else { 1 }
+}
+
+/// Prints a line for the person at the terminal.
+pub fn say(line: &str) {
+    if !is_silent() {
+        eprintln!("{line}");
+    }
 }
 
 /// Prints a warning.
 pub fn warn(message: &str) {
-    eprintln!("warning: {message}");
+    say(&format!("warning: {message}"));
 }
 
 /// Prints a line of data. A reader that has gone away is not an error.
 pub fn print(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    if !is_silent() {
+        let _ = writeln!(std::io::stdout(), "{line}");
+    }
 }
 
 /// Prints a JSON value as one line of data.
@@ -40,7 +67,7 @@ pub fn stop_requested() -> bool {
             if STOP.swap(true, Ordering::SeqCst) {
                 std::process::exit(130);
             }
-            eprintln!("\nstopping at the next step; once more ends at once");
+            say("\nstopping at the next step; once more ends at once");
         };
         // Without a handler Ctrl-C simply ends the process.
         let _ = ctrlc::set_handler(handler);
@@ -61,7 +88,7 @@ pub struct Progress {
 impl Progress {
     /// `total` things to do.
     pub fn new(what: &str, total: usize) -> Self {
-        let on = std::io::stderr().is_terminal();
+        let on = std::io::stderr().is_terminal() && !is_silent();
         Self { what: what.into(), total, done: 0, started: Instant::now(), drawn: None, on }
     }
 
@@ -111,9 +138,9 @@ pub fn table(rows: &[Vec<String>]) {
     }
 }
 
-/// Uses `threads` threads for everything that follows.
-pub fn set_threads(threads: Option<usize>) -> Result<()> {
-    let Some(threads) = threads else { return Ok(()) };
+/// Uses `threads` threads for everything that follows; if nothing is said, processes on the same cores share them.
+pub fn set_threads(threads: Option<usize>, comm: &dyn Comm) -> Result<()> {
+    let Some(threads) = threads.or_else(|| processes::fair_threads(comm)) else { return Ok(()) };
     let bad = |expected: String| Error::BadValue { name: "threads", value: threads.to_string(), expected };
     if !(1..=1024).contains(&threads) {
         return Err(bad("must lie between 1 and 1024".into()));

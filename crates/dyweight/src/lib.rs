@@ -3,6 +3,7 @@
 
 pub mod checkpoint;
 pub mod coeff;
+pub mod comm;
 pub mod denoiser;
 pub mod error;
 pub mod image;

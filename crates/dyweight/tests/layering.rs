@@ -12,7 +12,7 @@ const ORDER: &[&[&str]] = &[
     &["error"],
     &["tensor"],
     &["coeff"],
-    &["noise", "linalg", "schedule"],
+    &["comm", "noise", "linalg", "schedule"],
     &["denoiser"],
     &["path"],
     &["solver"],

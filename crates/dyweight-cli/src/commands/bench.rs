@@ -4,6 +4,7 @@ use crate::args::{ModelArgs, unknown};
 use crate::ui;
 use clap::{Args, ValueEnum};
 use dyweight::coeff::Coeff;
+use dyweight::comm::Solo;
 use dyweight::denoiser::{Condition, Differentiable, Levels};
 use dyweight::models::features::FeatureMap;
 use dyweight::models::inception::{Inception, Resize};
@@ -63,7 +64,7 @@ enum What {
 
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<()> {
-    ui::set_threads(args.threads)?;
+    ui::set_threads(args.threads, &Solo)?;
     let train = args.what == What::Train;
     let batch = positive("batch", args.batch.unwrap_or(if train { 16 } else { 8 }))?;
     let repeats = positive("repeats", args.repeats.unwrap_or(if train { 1 } else { 5 }))?;

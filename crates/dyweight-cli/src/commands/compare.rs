@@ -5,6 +5,7 @@ use crate::contest::{self, OutputArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
+use dyweight::comm::Comm;
 use dyweight::noise::Rng;
 use dyweight::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight::study::compare::{Field, page};
@@ -64,8 +65,8 @@ pub struct CompareArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &CompareArgs) -> Result<()> {
-    ui::set_threads(args.output.threads)?;
+pub fn run(args: &CompareArgs, comm: &dyn Comm) -> Result<()> {
+    ui::set_threads(args.output.threads, comm)?;
     let seeds = Seeds::parse(&args.seeds)?;
     contest::check_count(&seeds)?;
     let rng = match args.rng.as_str() {
@@ -98,7 +99,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     };
     let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };
     let out = args.output.directory("comparison");
-    let results = contest::results(&experiment, &out, &args.output)?;
+    let Some(results) = contest::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
     let page = page(&view, contest::command_line(), args.output.shows_times())?;
     contest::report(&view, &page, &[], &out, &args.output)

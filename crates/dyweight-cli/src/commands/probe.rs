@@ -5,6 +5,7 @@ use crate::files::batch;
 use crate::ui;
 use clap::Args;
 use dyweight::checkpoint::{StoredTensor, TensorFile};
+use dyweight::comm::Solo;
 use dyweight::denoiser::{Condition, Differentiable, Levels, Model};
 use dyweight::spec::model::AnyModel;
 use dyweight::{Error, Result, Tensor};
@@ -33,7 +34,7 @@ pub struct ProbeArgs {
 
 /// Runs the command.
 pub fn run(args: &ProbeArgs) -> Result<()> {
-    ui::set_threads(args.threads)?;
+    ui::set_threads(args.threads, &Solo)?;
     let input = Input::read(&args.input)?;
     let [_, c, h, w] = input.x.shape();
     let (model, sha256) = args.model.spec(Some([c, h, w]))?.open()?;

@@ -4,6 +4,7 @@ use crate::contest::{self, OutputArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
+use dyweight::comm::Comm;
 use dyweight::spec::ModelSpec;
 use dyweight::study::contest::View;
 use dyweight::study::paper::{QUICKSTART, Setup};
@@ -18,19 +19,19 @@ pub struct QuickstartArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &QuickstartArgs) -> Result<()> {
-    ui::set_threads(args.output.threads)?;
+pub fn run(args: &QuickstartArgs, comm: &dyn Comm) -> Result<()> {
+    ui::set_threads(args.output.threads, comm)?;
     let started = Instant::now();
     let setup = Setup::quickstart(Arc::new(ModelSpec::named("fashion").build()?))?;
     let experiment = QUICKSTART.experiment(&setup)?;
     let out = args.output.directory("quickstart");
     if !args.output.render_only {
-        eprintln!(
+        ui::say(&format!(
             "training DyWeight for 3, 5 and 7 network calls on the embedded model, then comparing on {} seeds; about two minutes on two cores",
             setup.seeds.len()
-        );
+        ));
     }
-    let results = contest::results(&experiment, &out, &args.output)?;
+    let Some(results) = contest::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
     contest::report_study(&QUICKSTART, &view, &out, &args.output)?;
     if !args.output.json {

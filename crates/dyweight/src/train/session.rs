@@ -1,7 +1,7 @@
 //! A run with its files: snapshots that survive `kill -9`, a log, an optional trace.
 //!
 //! Nothing written depends on the clock, and a resumed run first cuts the log back to the snapshot it starts from: log and
-//! result are the same bytes as those of a run that was never interrupted.
+//! result are the same bytes as those of a run that was never interrupted. Of several processes rank 0 alone has files.
 
 use super::snapshot::Snapshot;
 use super::training::{Event, Iteration, Training};
@@ -38,7 +38,8 @@ pub struct Session<'s, 't> {
     run: &'s mut Training<'t>,
     files: Files,
     identity: String,
-    log: File,
+    /// None but at rank 0.
+    log: Option<File>,
     saved: Instant,
     between: Duration,
 }
@@ -46,12 +47,16 @@ pub struct Session<'s, 't> {
 impl<'s, 't> Session<'s, 't> {
     /// Opens the files, restoring the state if `resume` and there is one. True if it was resumed.
     pub fn open(run: &'s mut Training<'t>, files: Files, identity: &str, resume: bool) -> Result<(Self, bool)> {
-        let resumed = resume && files.state.exists();
-        if resumed {
-            let parameters = run.parameters.values.len();
-            Snapshot::read(&files.state, identity, parameters)?.restore(run);
-        }
-        let log = open_log(&files.log, if resumed { run.iteration } else { 0 })?;
+        let comm = run.comm();
+        let parameters = run.parameters.values.len();
+        let stored = comm.from_first(|| match resume && files.state.exists() {
+            true => Snapshot::read(&files.state, identity, parameters).map(Some),
+            false => Ok(None),
+        })?;
+        let resumed = stored.is_some();
+        stored.into_iter().for_each(|snapshot| snapshot.restore(run));
+        let logged = if resumed { run.iteration } else { 0 };
+        let log = if comm.is_first() { Some(open_log(&files.log, logged)?) } else { None };
         let (identity, saved, between) = (identity.into(), Instant::now(), BETWEEN_SNAPSHOTS);
         let session = Self { run, files, identity, log, saved, between };
         session.save()?;
@@ -69,17 +74,20 @@ impl<'s, 't> Session<'s, 't> {
         self.run.iteration
     }
 
-    /// Runs to the end, showing every iteration; `Break` stops at that iteration with the state saved.
+    /// Runs to the end, showing every iteration; `Break` in any process stops all at that iteration with the state saved.
     pub fn run(mut self, show: &mut dyn FnMut(&Iteration, &Training<'t>) -> ControlFlow<()>) -> Result<()> {
         while !self.run.is_finished() {
             let iteration = self.run.advance()?;
             let failed = |e| Error::io("write", &self.files.log, e);
-            writeln!(self.log, "{}", line(&iteration)).map_err(failed)?;
+            if let Some(log) = &mut self.log {
+                writeln!(log, "{}", line(&iteration)).map_err(failed)?;
+            }
             if self.saved.elapsed() > self.between {
                 self.save()?;
                 self.saved = Instant::now();
             }
-            if show(&iteration, self.run).is_break() {
+            let stop = show(&iteration, self.run).is_break();
+            if self.run.comm().any(stop) {
                 self.save()?;
                 return Err(Error::Cancelled);
             }
@@ -89,7 +97,8 @@ impl<'s, 't> Session<'s, 't> {
 
     /// The log reaches the disk before the state that says it is there.
     fn save(&self) -> Result<()> {
-        self.log.sync_data().map_err(|e| Error::io("write", &self.files.log, e))?;
+        let Some(log) = &self.log else { return Ok(()) };
+        log.sync_data().map_err(|e| Error::io("write", &self.files.log, e))?;
         Snapshot::of(self.run, &self.identity).write(&self.files.state)
     }
 }

@@ -4,6 +4,7 @@ use super::guard::Guard;
 use super::optimiser::Adam;
 use super::training::Training;
 use crate::checkpoint::{Fingerprint, SharedBytes, StoredTensor, TensorFile, read_file};
+use crate::comm::{Parcel, Reader};
 use crate::error::{Error, Malformed, Result};
 use std::path::Path;
 
@@ -128,6 +129,36 @@ impl Snapshot {
             adam,
             guard,
         })
+    }
+}
+
+/// To the other processes of the run, which never see the file.
+impl Parcel for Snapshot {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.identity.put(out);
+        (self.iteration, self.values.clone()).put(out);
+        (self.adam.updates, (self.adam.first.clone(), self.adam.second.clone())).put(out);
+        self.guard.is_some().put(out);
+        if let Some(g) = &self.guard {
+            (g.best.clone(), vec![g.best_loss, g.initial_loss, g.rate_scale]).put(out);
+            vec![g.flat, g.adrift, g.rollbacks].put(out);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let identity = String::take(from)?;
+        let (iteration, values) = Parcel::take(from)?;
+        let (updates, (first, second)) = Parcel::take(from)?;
+        let guard = match bool::take(from)? {
+            true => {
+                let (best, rates): (_, Vec<f64>) = Parcel::take(from)?;
+                let [best_loss, initial_loss, rate_scale] = rates.try_into().ok()?;
+                let [flat, adrift, rollbacks] = Vec::take(from)?.try_into().ok()?;
+                Some(Guard { best, best_loss, initial_loss, rate_scale, flat, adrift, rollbacks })
+            }
+            false => None,
+        };
+        Some(Self { identity, iteration, values, adam: Adam { first, second, updates }, guard })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::objective::Loss;
 use super::parameters::Parameters;
+use crate::comm::{Parcel, Reader};
 use crate::denoiser::Differentiable;
 use crate::error::Result;
 use crate::path::{Memory, Path, Sample, Seed};
@@ -52,6 +53,17 @@ impl Gradient {
     pub fn gradient(&self) -> Vec<f64> {
         let n = self.losses.len() as f64;
         self.gradients.iter().map(|per_sample| per_sample.iter().sum::<f64>() / n).collect()
+    }
+}
+
+impl Parcel for Gradient {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.losses.put(out);
+        self.gradients.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        Some(Self { losses: Parcel::take(from)?, gradients: Parcel::take(from)? })
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! Pair i's target depends on the model, the teacher, the grid, the seed and i alone, so it can be reused across budgets
 //! and runs. Pairs are computed in chunks; a chunk is one file, written all or nothing, under a directory named after the
-//! hash of everything the targets depend on.
+//! hash of everything the targets depend on. Of several processes each computes a share, and rank 0 alone writes.
 
 use super::pairs::Pairs;
 use crate::checkpoint::{Fingerprint, SharedBytes, StoredTensor, TensorFile, read_file};
+use crate::comm::{Comm, Solo};
 use crate::denoiser::Model;
 use crate::error::{Error, Result};
 use crate::sample::{Plan, sample};
@@ -57,19 +58,33 @@ pub struct Targets<'t> {
     /// Samples per network call.
     batch: usize,
     directory: Option<PathBuf>,
+    comm: &'t dyn Comm,
     memory: Mutex<BTreeMap<usize, Vec<Tensor>>>,
 }
 
 impl<'t> Targets<'t> {
     /// Targets of `pairs` by `teacher`, computed `batch` at a time.
     pub fn new(model: &'t dyn Model, pairs: Pairs, teacher: Teacher, supervision: Supervision, batch: usize) -> Self {
-        Self { model, pairs, teacher, supervision, batch, directory: None, memory: Mutex::new(BTreeMap::new()) }
+        Self { model, pairs, teacher, supervision, batch, directory: None, comm: &Solo, memory: Mutex::default() }
+    }
+
+    /// Shares the work with other processes, which have the same targets.
+    pub fn shared_by(mut self, comm: &'t dyn Comm) -> Self {
+        self.comm = comm;
+        self
+    }
+
+    /// The processes that share the work.
+    pub fn comm(&self) -> &'t dyn Comm {
+        self.comm
     }
 
     /// Keeps targets under `directory` too, in a folder of this model's, teacher's and pairs' own.
     pub fn cached_in(mut self, directory: PathBuf, model_sha256: &str) -> Result<Self> {
         let folder = directory.join(&self.key(model_sha256)[..24]);
-        std::fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
+        if self.comm.is_first() {
+            std::fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
+        }
         self.directory = Some(folder);
         Ok(self)
     }
@@ -94,6 +109,42 @@ impl<'t> Targets<'t> {
         hash.text()
     }
 
+    /// Has the targets of pairs `range` computed, by all processes together, before they are asked for. All must call it.
+    pub fn prepare(&self, range: Range<usize>) -> Result<()> {
+        if self.comm.size() == 1 {
+            return self.of(range).map(drop);
+        }
+        // Everyone remembers and forgets the same chunks, so everyone misses the same ones.
+        let chunks = range.start / CHUNK..range.end.div_ceil(CHUNK);
+        let mut missing: Vec<usize> = chunks.filter(|c| !self.lock().contains_key(c)).collect();
+        if self.directory.is_some() {
+            let stored = || Ok(missing.iter().map(|c| self.read(*c, self.pairs_of(*c, range.end).len())).collect());
+            let stored: Vec<Option<Vec<Tensor>>> = self.comm.from_first(stored)?;
+            let found = missing.iter().zip(&stored).filter_map(|(c, states)| Some((c, states.as_ref()?)));
+            found.for_each(|(chunk, states)| self.remember(*chunk, states));
+            missing.retain(|c| !self.lock().contains_key(c));
+        }
+        let pairs: Vec<usize> = missing.iter().flat_map(|c| self.pairs_of(*c, range.end)).collect();
+        let runs = |mine: Range<usize>| {
+            let runs = pairs[mine].chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1);
+            joined(&runs.map(|run| self.compute(run)).collect::<Result<Vec<_>>>()?)
+        };
+        let mut parts = self.comm.spread(0..pairs.len(), runs)?;
+        parts.retain(|states| !states.is_empty());
+        let states = joined(&parts)?;
+        let mut first = 0;
+        for chunk in missing {
+            let last = first + self.pairs_of(chunk, range.end).len();
+            let states: Vec<Tensor> = states.iter().map(|s| s.slice(first..last)).collect();
+            if self.comm.is_first() {
+                self.write(chunk, &states)?;
+            }
+            self.remember(chunk, &states);
+            first = last;
+        }
+        Ok(())
+    }
+
     /// The supervised states of pairs `range`, the endpoint last.
     pub fn of(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
         let mut parts: Vec<Vec<Tensor>> = Vec::new();
@@ -103,29 +154,38 @@ impl<'t> Targets<'t> {
             let inside = range.start.max(first) - first..range.end.min(first + CHUNK) - first;
             parts.push(states.iter().map(|s| s.slice(inside.clone())).collect());
         }
-        let states = parts.first().map_or(0, Vec::len);
-        (0..states).map(|k| Tensor::concat(&parts.iter().map(|p| p[k].clone()).collect::<Vec<_>>())).collect()
+        joined(&parts)
     }
 
-    /// A whole chunk, or as much of it as given noise allows but at least up to pair `end`.
-    fn chunk(&self, chunk: usize, end: usize) -> Result<Vec<Tensor>> {
-        if let Some(states) = self.lock().get(&chunk) {
-            return Ok(states.clone());
-        }
+    /// The pairs of a whole chunk, or as many of them as given noise allows but at least up to pair `end`.
+    fn pairs_of(&self, chunk: usize, end: usize) -> Range<usize> {
         let first = chunk * CHUNK;
         let last = match self.pairs.noise.len() {
             Some(given) => (first + CHUNK).min(given.max(end.min(first + CHUNK))),
             None => first + CHUNK,
         };
-        let states = match self.read(chunk, last - first) {
+        first..last
+    }
+
+    fn chunk(&self, chunk: usize, end: usize) -> Result<Vec<Tensor>> {
+        if let Some(states) = self.lock().get(&chunk) {
+            return Ok(states.clone());
+        }
+        let pairs = self.pairs_of(chunk, end);
+        let states = match self.read(chunk, pairs.len()) {
             Some(states) => states,
             None => {
-                let states = self.compute(first..last)?;
-                self.write(chunk, &states)?;
+                let states = self.compute(pairs)?;
+                if self.comm.is_first() {
+                    self.write(chunk, &states)?;
+                }
                 states
             }
         };
-        self.remember(chunk, &states);
+        // Of several processes all must remember the same, whatever each was asked for: see `prepare`.
+        if self.comm.size() == 1 {
+            self.remember(chunk, &states);
+        }
         Ok(states)
     }
 
@@ -144,9 +204,7 @@ impl<'t> Targets<'t> {
     }
 
     fn compute(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
-        let parts = in_parts(self.model, range, self.batch, |part| self.run(part))?;
-        let states = parts.first().map_or(0, Vec::len);
-        (0..states).map(|k| Tensor::concat(&parts.iter().map(|p| p[k].clone()).collect::<Vec<_>>())).collect()
+        joined(&in_parts(self.model, range, self.batch, |part| self.run(part))?)
     }
 
     fn run(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
@@ -212,6 +270,12 @@ pub fn parse_states(bytes: SharedBytes, shape: [usize; 4]) -> Option<Vec<Tensor>
     }
     let batch = |t: &StoredTensor| (t.shape() == shape).then(|| Tensor::new(shape, t.to_f64()).ok()).flatten();
     file.tensors.values().map(batch).collect()
+}
+
+/// Parts one behind the other, state by state.
+fn joined(parts: &[Vec<Tensor>]) -> Result<Vec<Tensor>> {
+    let states = parts.first().map_or(0, Vec::len);
+    (0..states).map(|k| Tensor::concat(&parts.iter().map(|p| p[k].clone()).collect::<Vec<_>>())).collect()
 }
 
 fn digest<'b>(parts: impl Iterator<Item = &'b [u8]>) -> String {

@@ -6,6 +6,7 @@ use super::parameters::Parameters;
 use super::rate::Rate;
 use super::student::{Gradient, Student};
 use super::targets::{Targets, in_parts};
+use crate::comm::Comm;
 use crate::denoiser::Model;
 use crate::error::{Error, Result};
 use std::ops::Range;
@@ -108,6 +109,11 @@ impl<'t> Training<'t> {
         Ok(run)
     }
 
+    /// The processes that share the work.
+    pub fn comm(&self) -> &'t dyn Comm {
+        self.training.comm()
+    }
+
     /// The recipe.
     pub fn recipe(&self) -> &Recipe {
         &self.recipe
@@ -137,8 +143,9 @@ impl<'t> Training<'t> {
         };
         let all = 0..self.recipe.validation_pairs;
         // Targets first: they are computed in chunks of their own and must not be raced for.
-        self.validation.of(all.clone())?;
-        let losses: Vec<f64> = in_parts(self.model, all, self.recipe.micro_batch, part)?.concat();
+        self.validation.prepare(all.clone())?;
+        let share = |mine| Ok(in_parts(self.model, mine, self.recipe.micro_batch, part)?.concat());
+        let losses: Vec<f64> = self.comm().spread(all, share)?.concat();
         Ok(losses.iter().sum::<f64>() / losses.len() as f64)
     }
 
@@ -174,6 +181,14 @@ impl<'t> Training<'t> {
 
     fn batch_gradient(&self, index: usize) -> Result<Gradient> {
         let pairs = index * self.recipe.pairs..(index + 1) * self.recipe.pairs;
+        self.training.prepare(pairs.clone())?;
+        let mut all = Gradient::default();
+        self.comm().spread(pairs, |mine| self.gradient_of(mine))?.into_iter().for_each(|g| all.append(g));
+        Ok(all)
+    }
+
+    /// Losses and gradients of some pairs.
+    fn gradient_of(&self, pairs: Range<usize>) -> Result<Gradient> {
         let targets = self.training.of(pairs.clone())?;
         let first = pairs.start;
         let part = |range: Range<usize>| {

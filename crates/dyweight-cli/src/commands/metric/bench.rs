@@ -2,6 +2,7 @@
 
 use crate::ui;
 use clap::Args;
+use dyweight::comm::Solo;
 use dyweight::linalg::Moments;
 use dyweight::metrics::frechet::{Reference, Statistics};
 use dyweight::metrics::{Features, Source};
@@ -29,7 +30,7 @@ pub struct BenchArgs {
 
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<()> {
-    ui::set_threads(args.threads)?;
+    ui::set_threads(args.threads, &Solo)?;
     for (name, value) in [("count", args.count), ("dims", args.dims)] {
         if value < 2 {
             return Err(Error::BadValue { name, value: value.to_string(), expected: "at least 2".into() });

@@ -3,8 +3,9 @@
 use super::CommonArgs;
 use super::folder::{Folder, require_enough};
 use crate::args::ModelArgs;
-use crate::commands::sample::{Drawing, Sink};
+use crate::commands::sample::{Drawing, Sink, Wanted};
 use crate::ui;
+use dyweight::comm::Solo;
 use dyweight::metrics::frechet::Statistics;
 use dyweight::metrics::{Features, Source, quantise};
 use dyweight::models::features::FeatureMap;
@@ -93,7 +94,8 @@ impl<'a> Images<'a> {
             }
             Images::Sampler(drawing) => {
                 let wanted: Vec<usize> = (0..args.num.unwrap_or(drawing.noise.len())).collect();
-                drawing.draw(&drawing.setup()?, &wanted, &mut gathered)?;
+                let wanted = Wanted { indices: &wanted, keeps_states: false };
+                drawing.draw(&drawing.setup()?, &wanted, &Solo, Some(&mut gathered))?;
             }
         }
         Ok(Measured { features: gathered.features, source })
@@ -129,7 +131,7 @@ impl Gathered {
 
 impl Sink for Gathered {
     /// Samples go through eight bits first, as if they had been written.
-    fn take(&mut self, _indices: &[usize], samples: &Tensor) -> Result<()> {
-        self.add(&quantise(samples))
+    fn take(&mut self, _indices: &[usize], states: &[Tensor]) -> Result<()> {
+        states.last().map_or(Ok(()), |samples| self.add(&quantise(samples)))
     }
 }

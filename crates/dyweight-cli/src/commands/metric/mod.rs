@@ -11,6 +11,7 @@ use crate::args::FeatureArgs;
 use crate::ui;
 use clap::{Args, Subcommand};
 use dyweight::checkpoint::Fingerprint;
+use dyweight::comm::Solo;
 use dyweight::metrics::frechet::{Reference, Statistics};
 use dyweight::metrics::{Estimate, Features, FieldCount, Provenance, Source, kid, precision_recall};
 use dyweight::spec::statistics;
@@ -127,7 +128,7 @@ pub fn run(args: &MetricArgs) -> Result<()> {
 impl CommonArgs {
     /// Refuses what cannot be meant, before anything is opened.
     fn prepare(&self, sets: &[&String], out: Option<&Path>) -> Result<()> {
-        ui::set_threads(self.threads)?;
+        ui::set_threads(self.threads, &Solo)?;
         if self.draw.batch == Some(0) {
             let expected = "at least one image per batch".into();
             return Err(Error::BadValue { name: "batch", value: "0".into(), expected });

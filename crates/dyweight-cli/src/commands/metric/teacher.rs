@@ -6,6 +6,7 @@ use crate::files::batch;
 use crate::ui;
 use clap::Args;
 use dyweight::checkpoint::{TensorFile, atomic};
+use dyweight::comm::Solo;
 use dyweight::metrics::teacher::{psnr, rmse, squared_errors};
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
@@ -39,7 +40,7 @@ pub struct TeacherArgs {
 
 /// Runs the command.
 pub fn run(args: &TeacherArgs) -> Result<()> {
-    ui::set_threads(args.threads)?;
+    ui::set_threads(args.threads, &Solo)?;
     require_place(args.out.as_deref())?;
     if args.batch == Some(0) {
         let expected = "at least one image per batch".into();

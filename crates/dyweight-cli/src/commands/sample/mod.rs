@@ -8,6 +8,7 @@ mod setup;
 use crate::args::{BudgetArgs, ModelArgs, ScheduleArgs, SolverArgs};
 use crate::ui;
 use clap::Args;
+use dyweight::comm::Comm;
 use dyweight::sample::{State, sample};
 use dyweight::solver::Solver;
 use dyweight::spec::{Learned, LoadedModel};
@@ -89,19 +90,23 @@ pub struct DrawArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &SampleArgs) -> Result<()> {
-    ui::set_threads(args.threads)?;
+pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
+    ui::set_threads(args.threads, comm)?;
     let drawing = Drawing::open(&args.model, &args.draw)?;
     let setup = drawing.setup()?;
     let (model, noise) = (&drawing.model, &drawing.noise);
-    let mut output = Output::open(args, model, noise, &setup)?;
+    // One process has the output; it says what is to be done.
+    let mut output = if comm.is_first() { Some(Output::open(args, model, noise, &setup)?) } else { None };
     let started = Instant::now();
-    let missing = output.missing();
+    let to_do = || Ok(output.as_mut().map_or((Vec::new(), false), |o| (o.missing(), o.keeps_states())));
+    let (missing, keeps_states): (Vec<usize>, bool) = comm.from_first(to_do)?;
     if missing.len() < noise.len() {
-        eprintln!("{} of {} samples are there already", noise.len() - missing.len(), noise.len());
+        ui::say(&format!("{} of {} samples are there already", noise.len() - missing.len(), noise.len()));
     }
-    drawing.draw(&setup, &missing, &mut output)?;
+    let sink = output.as_mut().map(|o| o as &mut dyn Sink);
+    drawing.draw(&setup, &Wanted { indices: &missing, keeps_states }, comm, sink)?;
     let seconds = started.elapsed().as_secs_f64();
+    let Some(output) = output else { return Ok(()) };
     output.require_images()?;
     let files = output.finish(model, &setup)?;
     report(args, &setup, &Done { model: &model.name, samples: noise.len(), made: missing.len(), seconds, files });
@@ -112,11 +117,14 @@ const DEFAULT_BATCH: usize = 64;
 
 /// Takes samples as they are made.
 pub trait Sink {
-    /// Sees a state of the samples `indices`.
-    fn see(&mut self, _indices: &[usize], _state: &State<'_>) {}
+    /// Takes the finished samples `indices`, which stand behind their states if those are kept.
+    fn take(&mut self, indices: &[usize], states: &[Tensor]) -> Result<()>;
+}
 
-    /// Takes the finished samples `indices`.
-    fn take(&mut self, indices: &[usize], samples: &Tensor) -> Result<()>;
+/// Which samples, and whether their states too.
+pub struct Wanted<'w> {
+    pub indices: &'w [usize],
+    pub keeps_states: bool,
 }
 
 /// A model, noise and a solver: samples to be drawn.
@@ -148,24 +156,54 @@ impl<'a> Drawing<'a> {
         Setup::new(self.args, &self.model, &*self.solver, self.learned.as_ref())
     }
 
-    /// Draws the samples `wanted`, batch by batch.
-    pub fn draw(&self, setup: &Setup<'_>, wanted: &[usize], sink: &mut dyn Sink) -> Result<()> {
-        let (model, noise) = (&*self.model.model, &self.noise);
-        let mut progress = ui::Progress::new("sampling", wanted.len());
-        for indices in wanted.chunks(self.args.batch.unwrap_or(DEFAULT_BATCH)) {
-            let latents = noise.batch(indices, model.shape())?;
-            let denoiser = model.bind(&noise.condition(self.args, indices, model)?)?;
-            let mut observer = |state: &State<'_>| {
-                sink.see(indices, state);
-                if ui::stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            };
-            let outcome = sample(&*denoiser, &setup.plan(), &latents, &mut observer)?;
-            debug_assert_eq!(outcome.nfe, setup.nfe, "the budget was found by counting the same calls");
-            sink.take(indices, &outcome.samples)?;
-            progress.add(indices.len(), "");
+    /// Draws what is wanted, batch by batch. In every round each process makes a batch, and the one that has the sink takes
+    /// them all.
+    pub fn draw(
+        &self,
+        setup: &Setup<'_>,
+        wanted: &Wanted<'_>,
+        comm: &dyn Comm,
+        mut sink: Option<&mut dyn Sink>,
+    ) -> Result<()> {
+        let mut progress = ui::Progress::new("sampling", wanted.indices.len());
+        let batch = self.args.batch.unwrap_or(DEFAULT_BATCH);
+        for round in wanted.indices.chunks(batch.saturating_mul(comm.size())) {
+            let mine = &round[comm.share(&(0..round.len()), 1)];
+            let parts = comm.collect(|| self.some(setup, mine, wanted.keeps_states))?;
+            let mut rest = round;
+            for states in parts {
+                let Some(last) = states.last() else { continue };
+                let (indices, behind) = rest.split_at(last.samples());
+                rest = behind;
+                if let Some(sink) = &mut sink {
+                    sink.take(indices, &states)?;
+                }
+            }
+            progress.add(round.len(), "");
         }
         progress.finish();
         Ok(())
+    }
+
+    /// The states of some samples that are to be kept, the samples themselves last.
+    fn some(&self, setup: &Setup<'_>, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
+        if indices.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (model, noise) = (&*self.model.model, &self.noise);
+        let latents = noise.batch(indices, model.shape())?;
+        let denoiser = model.bind(&noise.condition(self.args, indices, model)?)?;
+        let mut states = Vec::new();
+        let mut observer = |state: &State<'_>| {
+            if keeps_states {
+                states.push(state.x.tensor().clone());
+            }
+            if ui::stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let outcome = sample(&*denoiser, &setup.plan(), &latents, &mut observer)?;
+        debug_assert_eq!(outcome.nfe, setup.nfe, "the budget was found by counting the same calls");
+        states.push(outcome.samples);
+        Ok(states)
     }
 }
 
@@ -187,7 +225,7 @@ fn report(args: &SampleArgs, setup: &Setup<'_>, done: &Done<'_>) {
         }));
         return;
     }
-    eprintln!(
+    ui::say(&format!(
         "{} samples of {} with {}: {} network calls each, {} steps, {} ({rate:.0}/s)",
         done.samples,
         done.model,
@@ -195,6 +233,6 @@ fn report(args: &SampleArgs, setup: &Setup<'_>, done: &Done<'_>) {
         setup.nfe,
         setup.grid.steps(),
         ui::duration(done.seconds)
-    );
+    ));
     done.files.iter().for_each(|f| ui::print(&f.display().to_string()));
 }

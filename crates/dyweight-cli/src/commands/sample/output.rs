@@ -5,7 +5,6 @@ use super::setup::Setup;
 use super::{SampleArgs, Sink, draw};
 use dyweight::checkpoint::{Lock, StoredTensor, TensorFile, atomic};
 use dyweight::image::{Image, contact_sheet, is_image};
-use dyweight::sample::State;
 use dyweight::spec::LoadedModel;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
@@ -80,7 +79,7 @@ impl<'o> Output<'o> {
     }
 
     fn has(&mut self, index: usize) -> bool {
-        if !self.states.is_empty() {
+        if self.keeps_states() {
             return false;
         }
         let Some(path) = self.image_path(index) else { return false };
@@ -102,6 +101,11 @@ impl<'o> Output<'o> {
         let seed = self.noise.name(index);
         let dir = self.outdir.as_ref().filter(|_| is_image(self.shape))?;
         Some(dir.join(format!("{:06}", seed - seed % 1000)).join(format!("{seed:06}.png")))
+    }
+
+    /// True if all states are wanted, not the samples alone.
+    pub fn keeps_states(&self) -> bool {
+        !self.states.is_empty()
     }
 
     /// Writes what was asked for; returns the files worth naming.
@@ -155,20 +159,16 @@ impl<'o> Output<'o> {
 }
 
 impl Sink for Output<'_> {
-    fn see(&mut self, indices: &[usize], state: &State<'_>) {
-        if self.states.is_empty() {
-            return;
-        }
-        let len: usize = self.shape.iter().product();
-        for (row, index) in indices.iter().enumerate() {
-            let at = (state.index * self.noise.len() + index) * len;
-            self.states[at..at + len].copy_from_slice(state.x.tensor().sample(row));
-        }
-    }
-
     /// Images are written at once.
-    fn take(&mut self, indices: &[usize], samples: &Tensor) -> Result<()> {
+    fn take(&mut self, indices: &[usize], states: &[Tensor]) -> Result<()> {
+        let Some((samples, states)) = states.split_last() else { return Ok(()) };
         let len = samples.sample_len();
+        for (number, state) in states.iter().enumerate() {
+            for (row, index) in indices.iter().enumerate() {
+                let at = (number * self.noise.len() + index) * len;
+                self.states[at..at + len].copy_from_slice(state.sample(row));
+            }
+        }
         for (row, index) in indices.iter().enumerate() {
             if let Some(path) = self.image_path(*index) {
                 let image = Image::from_sample(samples.sample(row), self.shape)?;

@@ -5,6 +5,7 @@ mod paper;
 
 use clap::{Args, Subcommand};
 use dyweight::Result;
+use dyweight::comm::Comm;
 use paper::PaperArgs;
 
 /// Which experiment.
@@ -43,8 +44,10 @@ enum Study {
 }
 
 /// Runs the command.
-pub fn run(args: &StudyArgs) -> Result<()> {
+pub fn run(args: &StudyArgs, comm: &dyn Comm) -> Result<()> {
     let (name, args) = match &args.study {
+        // A matter of seconds to minutes, not shared.
+        Study::Numeric(_) if !comm.is_first() => return Ok(()),
         Study::Numeric(args) => return numeric::run(args),
         Study::Main(args) => ("main", args),
         Study::AblationTime(args) => ("ablation-time", args),
@@ -58,5 +61,5 @@ pub fn run(args: &StudyArgs) -> Result<()> {
         Study::Stability(args) => ("stability", args),
         Study::Coefficients(args) => ("coefficients", args),
     };
-    paper::run(name, args)
+    paper::run(name, args, comm)
 }

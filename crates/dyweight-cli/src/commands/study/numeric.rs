@@ -4,6 +4,7 @@ use crate::args::unknown;
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
+use dyweight::comm::Solo;
 use dyweight::study::numeric::{Coupling, Loss, Options, Startup, run as run_numeric};
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -100,7 +101,7 @@ impl NumericArgs {
 
 /// Runs the command.
 pub fn run(args: &NumericArgs) -> Result<()> {
-    ui::set_threads(args.threads)?;
+    ui::set_threads(args.threads, &Solo)?;
     let options = args.options()?;
     let mut progress = ui::Progress::new("numerical study", options.cells());
     let mut shown = 0;

@@ -4,6 +4,7 @@ use crate::args::{ModelArgs, ReferenceArgs};
 use crate::contest::{self, OutputArgs};
 use crate::ui;
 use clap::Args;
+use dyweight::comm::Comm;
 use dyweight::spec::Seeds;
 use dyweight::study::contest::View;
 use dyweight::study::paper::{Setup, named};
@@ -99,8 +100,8 @@ impl PaperArgs {
 }
 
 /// Runs the study of that name.
-pub fn run(name: &str, args: &PaperArgs) -> Result<()> {
-    ui::set_threads(args.output.threads)?;
+pub fn run(name: &str, args: &PaperArgs, comm: &dyn Comm) -> Result<()> {
+    ui::set_threads(args.output.threads, comm)?;
     let study = named(name)?;
     let setup = args.setup()?;
     if setup.budgets.is_empty() {
@@ -109,7 +110,7 @@ pub fn run(name: &str, args: &PaperArgs) -> Result<()> {
     }
     let experiment = study.experiment(&setup)?;
     let out = args.output.directory(&format!("study-{name}"));
-    let results = contest::results(&experiment, &out, &args.output)?;
+    let Some(results) = contest::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
     contest::report_study(study, &view, &out, &args.output)
 }

@@ -4,6 +4,7 @@ use super::options::{TrainArgs, keys};
 use super::show::Show;
 use crate::ui;
 use dyweight::checkpoint::{TensorFile, atomic};
+use dyweight::comm::Comm;
 use dyweight::denoiser::Model;
 use dyweight::spec::{Budget, LoadedModel, ScheduleSpec, TrainPlan, TrainSpec};
 use dyweight::train::{
@@ -20,6 +21,7 @@ pub struct Common<'j> {
     pub args: &'j TrainArgs,
     pub spec: &'j TrainSpec,
     pub model: &'j LoadedModel,
+    pub comm: &'j dyn Comm,
     pub loss: Loss,
     /// How many budgets there are.
     pub budgets: usize,
@@ -29,6 +31,7 @@ pub struct Common<'j> {
 /// One budget.
 pub struct Job<'j> {
     pub model: &'j LoadedModel,
+    comm: &'j dyn Comm,
     pub plan: TrainPlan,
     pub out: PathBuf,
     identity: String,
@@ -37,7 +40,7 @@ pub struct Job<'j> {
 
 impl<'j> Job<'j> {
     pub fn new(common: &Common<'j>, budget: Budget) -> Result<Self> {
-        let Common { args, model, out, .. } = *common;
+        let Common { args, model, comm, out, .. } = *common;
         let schedule: ScheduleSpec = args.schedule.spec();
         let plan = common.spec.plan(&*model.model, &schedule, budget, common.loss.clone())?;
         let out = if common.budgets > 1 { with_suffix(out, &format!("-nfe{}", plan.nfe)) } else { out.to_owned() };
@@ -60,17 +63,27 @@ impl<'j> Job<'j> {
             identity["features"] = json!([name, sha256]);
         }
         let identity = identity.to_string();
-        if !args.resume && !args.overwrite && Files::beside(&out).state.exists() {
-            return Err(Error::Conflict {
-                problem: format!("{} holds an interrupted run", Files::beside(&out).state.display()),
-                hint: "--resume continues it, --overwrite starts anew".into(),
-            });
+        let job = Self { model, comm, plan, out, identity, resolved };
+        // The first process may already be writing when another comes here.
+        if comm.is_first() {
+            job.check_state(args)?;
         }
-        // A state that cannot be continued is refused before anything beside it is written.
-        if args.resume && Files::beside(&out).state.exists() {
-            Snapshot::read(&Files::beside(&out).state, &identity, plan.parameters.values.len())?;
+        Ok(job)
+    }
+
+    /// A state that is in the way or cannot be continued is refused before anything beside it is written.
+    fn check_state(&self, args: &TrainArgs) -> Result<()> {
+        let state = Files::beside(&self.out).state;
+        if !state.exists() || args.overwrite && !args.resume {
+            return Ok(());
         }
-        Ok(Self { model, plan, out, identity, resolved })
+        if args.resume {
+            return Snapshot::read(&state, &self.identity, self.plan.parameters.values.len()).map(drop);
+        }
+        Err(Error::Conflict {
+            problem: format!("{} holds an interrupted run", state.display()),
+            hint: "--resume continues it, --overwrite starts anew".into(),
+        })
     }
 
     fn config_path(&self) -> PathBuf {
@@ -103,7 +116,8 @@ impl<'j> Job<'j> {
             pairs.noise = Noise::Given(noise);
         }
         let teacher = spec.teacher(model, &self.plan)?;
-        let targets = Targets::new(model, pairs, teacher, self.plan.supervision, self.plan.recipe.micro_batch);
+        let targets = Targets::new(model, pairs, teacher, self.plan.supervision, self.plan.recipe.micro_batch)
+            .shared_by(self.comm);
         match &args.cache {
             Some(directory) => {
                 // Ways of computing a convolution differ in the last bits.
@@ -118,11 +132,8 @@ impl<'j> Job<'j> {
         let model: &dyn Model = &*self.model.model;
         let plan = &self.plan;
         let between = snapshot_interval(args.snapshot_seconds)?;
-        // Outputs are tried before the long work, and after everything that can still be refused.
-        atomic::write(&self.config_path(), self.config_text().as_bytes())?;
-        if let Some(path) = &args.trace {
-            TensorFile::default().write(path)?;
-            std::fs::remove_file(path).map_err(|e| Error::io("write", path, e))?;
+        if self.comm.is_first() {
+            self.try_outputs(args)?;
         }
         let started = Instant::now();
         let mut run =
@@ -135,7 +146,7 @@ impl<'j> Job<'j> {
             session = session.snapshots_every(between);
         }
         if resumed {
-            eprintln!("resuming {}", files.state.display());
+            ui::say(&format!("resuming {}", files.state.display()));
         }
         let mut show = Show::new(plan, baseline, session.iteration());
         let outcome = session.run(&mut |iteration, run| {
@@ -147,9 +158,15 @@ impl<'j> Job<'j> {
         });
         show.finish();
         if let Err(Error::Cancelled) = outcome {
-            eprintln!("stopped; continue with: dyweight train --config {} --resume", self.config_path().display());
+            ui::say(&format!(
+                "stopped; continue with: dyweight train --config {} --resume",
+                self.config_path().display()
+            ));
         }
         outcome?;
+        if !self.comm.is_first() {
+            return Ok(());
+        }
         if let (Some(trace), Some(path)) = (&trace, &args.trace) {
             trace.write(path, &run)?;
         }
@@ -158,6 +175,16 @@ impl<'j> Job<'j> {
         self.draw(&files, &file, baseline)?;
         remove_state(&files)?;
         self.report(args, &run, baseline, started.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    /// Outputs are tried before the long work, and after everything that can still be refused.
+    fn try_outputs(&self, args: &TrainArgs) -> Result<()> {
+        atomic::write(&self.config_path(), self.config_text().as_bytes())?;
+        if let Some(path) = &args.trace {
+            TensorFile::default().write(path)?;
+            std::fs::remove_file(path).map_err(|e| Error::io("write", path, e))?;
+        }
         Ok(())
     }
 

@@ -10,15 +10,16 @@ pub use options::TrainArgs;
 use crate::args::ModelArgs;
 use crate::ui;
 use dyweight::checkpoint::Lock;
+use dyweight::comm::Comm;
 use dyweight::{Error, Result};
 use job::{Common, Job};
 
 /// Runs the command.
-pub fn run(args: &TrainArgs) -> Result<()> {
+pub fn run(args: &TrainArgs, comm: &dyn Comm) -> Result<()> {
     args.check_numbers()?;
     let args = args.over_config()?;
     args.check_names()?;
-    ui::set_threads(args.threads)?;
+    ui::set_threads(args.threads, comm)?;
     let needed = |what: &str| Error::Conflict { problem: format!("{what} is missing"), hint: format!("give --{what}") };
     let name = args.model.clone().ok_or_else(|| needed("model"))?;
     let out = args.out.clone().ok_or_else(|| needed("out"))?;
@@ -32,14 +33,17 @@ pub fn run(args: &TrainArgs) -> Result<()> {
     let model_args = ModelArgs { model: name, shape, config, conv };
     let model = model_args.spec(None)?.build()?;
     let loss = spec.loss(model.model.shape())?;
-    let common = Common { args: &args, spec: &spec, model: &model, loss, budgets: budgets.len(), out: &out };
+    let common = Common { args: &args, spec: &spec, model: &model, comm, loss, budgets: budgets.len(), out: &out };
     let jobs = budgets.iter().map(|budget| Job::new(&common, *budget)).collect::<Result<Vec<_>>>()?;
-    let _locks = jobs.iter().map(|job| Lock::file(&job.out)).collect::<Result<Vec<_>>>()?;
+    let own = if comm.is_first() { &jobs[..] } else { &[] };
+    let _locks = own.iter().map(|job| Lock::file(&job.out)).collect::<Result<Vec<_>>>()?;
+    let is_finished = || Ok(jobs.iter().map(|job| args.resume && job.is_finished()).collect());
+    let is_finished: Vec<bool> = comm.from_first(is_finished)?;
     let validation = jobs[0].targets(&spec, "validation", &args)?;
     let training = jobs[0].targets(&spec, "training", &args)?;
-    for job in &jobs {
-        if args.resume && job.is_finished() {
-            eprintln!("{} is finished already", job.out.display());
+    for (job, is_finished) in jobs.iter().zip(is_finished) {
+        if is_finished {
+            ui::say(&format!("{} is finished already", job.out.display()));
             continue;
         }
         // Targets serve all budgets unless the teacher follows the student's grid.

@@ -47,7 +47,7 @@ impl Show {
         self.estimated = true;
         let seconds = self.started.elapsed().as_secs_f64() / (done + 1) as f64 * all as f64;
         if seconds > 5.0 {
-            eprintln!("about {} for {all} iterations", ui::duration(seconds));
+            ui::say(&format!("about {} for {all} iterations", ui::duration(seconds)));
         }
     }
 

@@ -9,6 +9,7 @@ use super::experiment::{Entry, Judging, Subject};
 use super::pictures::Pictures;
 use super::record::Score;
 use crate::checkpoint::SolverFile;
+use crate::comm::{Parcel, Reader};
 use crate::denoiser::{Denoiser, Levels, Prediction};
 use crate::error::{Error, Result};
 use crate::metrics::teacher::{psnr, rmse, squared_errors};
@@ -102,6 +103,40 @@ struct Part {
     pictures: Pictures,
 }
 
+impl Part {
+    /// Adds what later samples gave.
+    fn append(&mut self, part: Self) {
+        self.errors.extend(part.errors);
+        self.features.extend(part.features);
+        self.pictures.append(part.pictures);
+        self.slopes.resize(part.slopes.len(), Vec::new());
+        self.slopes.iter_mut().zip(part.slopes).for_each(|(all, more)| all.extend(more));
+    }
+
+    fn joined(parts: Vec<Self>) -> Self {
+        let mut whole = Self::default();
+        parts.into_iter().filter(|part| !part.errors.is_empty()).for_each(|part| whole.append(part));
+        whole
+    }
+}
+
+impl Parcel for Part {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.errors.put(out);
+        self.features.put(out);
+        let slopes: Vec<Vec<f64>> = self.slopes.iter().map(|samples| samples.concat()).collect();
+        slopes.put(out);
+        self.pictures.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let (errors, features) = (Parcel::take(from)?, Parcel::take(from)?);
+        let slopes: Vec<Vec<f64>> = Parcel::take(from)?;
+        let slopes = slopes.iter().map(|samples| samples.as_chunks().0.to_vec()).collect();
+        Some(Self { errors, features, slopes, pictures: Parcel::take(from)? })
+    }
+}
+
 /// Everything judging needs besides the entry.
 pub(super) struct Judge<'j> {
     pub judging: &'j Judging,
@@ -112,8 +147,8 @@ pub(super) struct Judge<'j> {
 }
 
 impl Judge<'_> {
-    /// The score of an entry and its pictures.
-    pub fn score(&self, key: &str, entry: &Entry, ready: &Ready) -> Result<(Score, Pictures)> {
+    /// The score of an entry and its pictures; at every rank but 0 nothing.
+    pub fn score(&self, key: &str, entry: &Entry, ready: &Ready) -> Result<Option<(Score, Pictures)>> {
         let mut score = Score {
             key: key.into(),
             row: entry.row.clone(),
@@ -130,17 +165,20 @@ impl Judge<'_> {
             // A solver that loses the numbers has a result: that it does.
             Err(error @ Error::Diverged { .. }) => {
                 score.failed = Some(error.to_string());
-                return Ok((score, Pictures::default()));
+                return Ok(Some((score, Pictures::default())));
             }
             other => other?,
         };
+        if !self.targets.comm().is_first() {
+            return Ok(None);
+        }
         score.rmse = Some(rmse(&whole.errors));
         score.psnr = Some(psnr(&whole.errors));
         if let Some((map, reference)) = self.reference() {
             score.frechet = Some(reference.estimate(&Features::from_rows(map.dims(), whole.features)?)?);
         }
         score.slopes = whole.slopes.iter().map(|samples| deviation(samples)).collect();
-        Ok((score, whole.pictures))
+        Ok(Some((score, whole.pictures)))
     }
 
     /// Features and statistics, where they are of what the subject makes: all classes of images of that shape.
@@ -150,18 +188,19 @@ impl Judge<'_> {
         self.judging.reference.as_ref().filter(|(map, _)| fits(&**map))
     }
 
+    /// This process's samples. Whole batches of a network: a solver that loses the numbers does so in a batch, and says in which
+    /// sample of it.
+    pub fn share(&self) -> Range<usize> {
+        let unit = if self.subject.model.model.is_light() { 1 } else { self.judging.batch };
+        self.targets.comm().share(&(0..self.judging.seeds.len()), unit)
+    }
+
+    /// All samples, at rank 0.
     fn all(&self, ready: &Ready) -> Result<Part> {
         let model = &*self.subject.model.model;
-        let parts = in_parts(model, 0..self.judging.seeds.len(), self.judging.batch, |range| self.part(ready, range))?;
-        let mut whole = Part::default();
-        for part in parts {
-            whole.errors.extend(part.errors);
-            whole.features.extend(part.features);
-            whole.pictures.append(part.pictures);
-            whole.slopes.resize(part.slopes.len(), Vec::new());
-            whole.slopes.iter_mut().zip(part.slopes).for_each(|(all, more)| all.extend(more));
-        }
-        Ok(whole)
+        let part = |range| self.part(ready, range);
+        let share = || Ok(Part::joined(in_parts(model, self.share(), self.judging.batch, part)?));
+        self.targets.comm().collect(share).map(Part::joined)
     }
 
     fn part(&self, ready: &Ready, range: Range<usize>) -> Result<Part> {

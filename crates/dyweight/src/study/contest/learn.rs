@@ -4,6 +4,7 @@ use super::contestant::Contestant;
 use super::experiment::{Entry, Subject};
 use super::record::Lesson;
 use crate::checkpoint::{SolverFile, read_file};
+use crate::comm::Comm;
 use crate::error::{Error, Result};
 use crate::spec::{Budget, TrainPlan, TrainSpec};
 use crate::train::{Files, Iteration, Session, Targets, Training};
@@ -53,20 +54,23 @@ impl<'c> Course<'c> {
         self.folder().join(format!("{}-after-{iterations}.json", self.key))
     }
 
-    fn targets(&self, purpose: &'static str) -> Result<Targets<'c>> {
+    fn targets(&self, purpose: &'static str, comm: &'c dyn Comm) -> Result<Targets<'c>> {
         let model = &*self.subject.model.model;
         let teacher = self.train.teacher(model, &self.plan)?;
         let pairs = self.train.pairs(model, purpose)?;
         Targets::new(model, pairs, teacher, self.plan.supervision, self.plan.recipe.micro_batch)
+            .shared_by(comm)
             .cached_in(self.directory.join("teacher"), &self.subject.model.sha256)
     }
 
-    /// Trains, or goes on training; `stages` are iterations after which the solver is kept too.
-    pub fn take(&self, stages: &[usize], watch: &mut Watcher<'_>) -> Result<Lesson> {
+    /// Trains, or goes on training; `stages` are iterations after which the solver is kept too. Nothing at every rank but 0.
+    pub fn take(&self, stages: &[usize], comm: &'c dyn Comm, watch: &mut Watcher<'_>) -> Result<Option<Lesson>> {
         let folder = self.folder();
-        std::fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
+        if comm.is_first() {
+            std::fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
+        }
         let plan = &self.plan;
-        let (training, validation) = (self.targets("training")?, self.targets("validation")?);
+        let (training, validation) = (self.targets("training", comm)?, self.targets("validation", comm)?);
         let (student, start, recipe) = (plan.student.clone(), plan.parameters.clone(), plan.recipe.clone());
         let mut run = Training::new(&*self.subject.model.model, student, start, (&training, &validation), recipe)?;
         let files = self.files();
@@ -85,11 +89,11 @@ impl<'c> Course<'c> {
             return Err(error);
         }
         outcome?;
-        self.lesson(&run, stages)
+        if comm.is_first() { self.lesson(&run, stages).map(Some) } else { Ok(None) }
     }
 
     fn keep_stage(&self, run: &Training<'_>, made: usize, stages: &[usize]) -> Result<()> {
-        if !stages.contains(&made) {
+        if !stages.contains(&made) || !run.comm().is_first() {
             return Ok(());
         }
         let file = self.plan.solver_file(&self.subject.model, self.train, run, &run.parameters)?;

@@ -1,5 +1,6 @@
 //! What is shown of an entry: its first samples, and the way some of them took.
 
+use crate::comm::{Parcel, Reader};
 use crate::error::Result;
 use crate::image::{Image, contact_sheet, is_image};
 use crate::report::{Figure, samples_in_plane};
@@ -86,6 +87,19 @@ impl Pictures {
         let points = self.latest.iter().map(|x| (x[0], x[1])).collect();
         let ways = self.ways.iter().map(|way| way.iter().map(|(_, x)| (x[0], x[1])).collect()).collect();
         samples_in_plane("", &*model.model, points, ways)
+    }
+}
+
+impl Parcel for Pictures {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.first, self.shape.to_vec()).put(out);
+        self.latest.put(out);
+        self.ways.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let (first, shape): (_, Vec<usize>) = Parcel::take(from)?;
+        Some(Self { first, shape: shape.try_into().ok()?, latest: Parcel::take(from)?, ways: Parcel::take(from)? })
     }
 }
 

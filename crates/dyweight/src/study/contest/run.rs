@@ -14,6 +14,7 @@ use super::judge::{Judge, Ready};
 use super::learn::Course;
 use super::record::{Lesson, Line, Score};
 use crate::checkpoint::{Lock, SolverFile};
+use crate::comm::Comm;
 use crate::error::{Error, Malformed, Result};
 use crate::image::Image;
 use crate::study::journal::{FILE, Journal};
@@ -99,20 +100,33 @@ fn times(directory: &Path) -> BTreeMap<String, f64> {
 
 /// Does all work that is not on record yet.
 ///
-/// Stops with [`Error::Cancelled`] when `watch` breaks; finished work stays on record.
-pub fn run(experiment: &Experiment, directory: &Path, watch: &mut dyn Watch) -> Result<Results> {
+/// Stops with [`Error::Cancelled`] when `watch` breaks in any process; finished work stays on record. All processes have the
+/// results; rank 0 alone writes.
+pub fn run(experiment: &Experiment, directory: &Path, comm: &dyn Comm, watch: &mut dyn Watch) -> Result<Results> {
     let ready = prepare(experiment, directory)?;
-    std::fs::create_dir_all(directory).map_err(|e| Error::io("create", directory, e))?;
-    let _lock = Lock::directory(directory)?;
-    let (journal, lines) = Journal::open(directory, &experiment.header())?;
+    let _lock = if comm.is_first() { Some(hold(directory)?) } else { None };
+    let mut journal = None;
+    let lines = comm.from_first(|| {
+        let (opened, lines) = Journal::open(directory, &experiment.header())?;
+        journal = Some(opened);
+        Ok(lines.iter().map(Value::to_string).collect::<Vec<_>>())
+    })?;
+    let lines = lines.iter().map(|line| serde_json::from_str(line).unwrap_or_default()).collect();
     let results = sort(directory, experiment.header(), lines)?;
-    let mut work = Work { experiment, directory, journal, results, watch, done: 0 };
-    work.remove_left_overs()?;
+    let mut work = Work { experiment, directory, comm, journal, results, watch, done: 0 };
+    if comm.is_first() {
+        work.remove_left_overs()?;
+    }
     for (entry, ready) in experiment.entries.iter().zip(&ready) {
         work.entry(entry, ready.as_ref())?;
         work.done += 1;
     }
     Ok(work.results)
+}
+
+fn hold(directory: &Path) -> Result<Lock> {
+    std::fs::create_dir_all(directory).map_err(|e| Error::io("create", directory, e))?;
+    Lock::directory(directory)
 }
 
 /// Builds whatever can be built, so that what is wrong is refused before the long work.
@@ -131,7 +145,9 @@ fn prepare(experiment: &Experiment, directory: &Path) -> Result<Vec<Option<Ready
 struct Work<'w> {
     experiment: &'w Experiment,
     directory: &'w Path,
-    journal: Journal,
+    comm: &'w dyn Comm,
+    /// None but at rank 0.
+    journal: Option<Journal>,
     results: Results,
     watch: &'w mut dyn Watch,
     done: usize,
@@ -205,14 +221,33 @@ impl Work<'_> {
         let what = format!("training {}, {} calls", entry.row, entry.nfe);
         self.watch.begin(&what, course.iterations(), self.done, self.experiment.entries.len());
         let watch = &mut self.watch;
-        let lesson = course.take(stages, &mut |_, _| watch.advance(1))?;
-        let name = format!("{}-nfe{}.json", slug(&entry.row), entry.nfe);
-        let solvers = self.directory.join("solvers");
-        std::fs::create_dir_all(&solvers).map_err(|e| Error::io("create", &solvers, e))?;
-        lesson.file.write(&solvers.join(name))?;
-        self.journal.append(&Line::Lesson(Box::new(lesson.clone())))?;
-        self.results.lessons.insert(key.into(), lesson);
-        crate::train::remove_state(&course.files())
+        let lesson = course.take(stages, self.comm, &mut |_, _| watch.advance(1))?;
+        if let Some(lesson) = &lesson {
+            let name = format!("{}-nfe{}.json", slug(&entry.row), entry.nfe);
+            let solvers = self.directory.join("solvers");
+            std::fs::create_dir_all(&solvers).map_err(|e| Error::io("create", &solvers, e))?;
+            lesson.file.write(&solvers.join(name))?;
+        }
+        self.record(lesson.map(|lesson| Line::Lesson(Box::new(lesson))))?;
+        if self.comm.is_first() { crate::train::remove_state(&course.files()) } else { Ok(()) }
+    }
+
+    /// Writes down what rank 0 has found and tells the others.
+    fn record(&mut self, line: Option<Line>) -> Result<()> {
+        if let (Some(journal), Some(line)) = (&mut self.journal, &line) {
+            journal.append(line)?;
+        }
+        let text = self.comm.from_first(|| Ok(serde_json::to_string(&line).unwrap_or_default()))?;
+        let line = match line {
+            Some(line) => Some(line),
+            None => serde_json::from_str(&text).unwrap_or_default(),
+        };
+        match line {
+            Some(Line::Score(score)) => drop(self.results.scores.insert(score.key.clone(), *score)),
+            Some(Line::Lesson(lesson)) => drop(self.results.lessons.insert(lesson.lesson.clone(), *lesson)),
+            None => {}
+        }
+        Ok(())
     }
 
     fn judge(&mut self, key: &str, entry: &Entry, ready: &Ready) -> Result<()> {
@@ -227,23 +262,25 @@ impl Work<'_> {
             Supervision::Endpoint,
             judging.batch,
         )
+        .shared_by(self.comm)
         .cached_in(self.directory.join("teacher"), &subject.model.sha256)?;
         self.teach(&targets, samples, &subject.name)?;
-        self.watch.begin(&format!("{}, {} calls", entry.row, entry.nfe), samples, self.done, experiment.entries.len());
+        let share = Judge { judging, subject, targets: &targets, tick: &|_| false }.share().len();
+        self.watch.begin(&format!("{}, {} calls", entry.row, entry.nfe), share, self.done, experiment.entries.len());
         let watch = Mutex::new(&mut self.watch);
         let tick = |steps: usize| {
             let mut watch = watch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             watch.advance(steps).is_break()
         };
         let started = Instant::now();
-        let (score, pictures) = Judge { judging, subject, targets: &targets, tick: &tick }.score(key, entry, ready)?;
+        let found = Judge { judging, subject, targets: &targets, tick: &tick }.score(key, entry, ready)?;
         let seconds = started.elapsed().as_secs_f64() / samples as f64;
-        pictures.write(self.directory, key, &subject.model)?;
-        self.note_time(key, seconds)?;
-        self.journal.append(&Line::Score(Box::new(score.clone())))?;
-        self.results.scores.insert(key.into(), score);
+        if let Some((_, pictures)) = found.as_ref().filter(|_| self.comm.is_first()) {
+            pictures.write(self.directory, key, &subject.model)?;
+            self.note_time(key, seconds)?;
+        }
         self.results.seconds.insert(key.into(), seconds);
-        Ok(())
+        self.record(found.map(|(score, _)| Line::Score(Box::new(score))))
     }
 
     /// Has the teacher's endpoints computed, or read from disk, before an entry is timed.
@@ -252,8 +289,9 @@ impl Work<'_> {
         let batch = self.experiment.judging.batch.max(16);
         for first in (0..samples).step_by(batch) {
             let last = (first + batch).min(samples);
-            targets.of(first..last)?;
-            if self.watch.advance(last - first).is_break() {
+            targets.prepare(first..last)?;
+            let stop = self.watch.advance(last - first).is_break();
+            if self.comm.any(stop) {
                 return Err(Error::Cancelled);
             }
         }

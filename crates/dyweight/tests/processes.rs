@@ -1,0 +1,268 @@
+//! Work shared by several processes gives the bits of one. The processes here are threads with a made-up [`Comm`], so that what
+//! MPI is asked to carry can be tested without MPI; `tests/mpi/run` does the same with real ones.
+
+use dyweight::comm::{Comm, Solo};
+use dyweight::denoiser::Model;
+use dyweight::noise::Rng;
+use dyweight::spec::{Budget, LoadedModel, ModelSpec, ScheduleSpec, Seeds, SolverSpec, TrainSpec};
+use dyweight::study::contest::{Contestant, Entry, Experiment, Judging, Subject, Watch, run};
+use dyweight::train::{Files, Loss, Session, Targets, Training};
+use dyweight::{Error, Result};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Barrier, Mutex};
+
+/// One of several threads that stand for processes.
+struct Thread {
+    rank: usize,
+    places: Arc<Vec<Mutex<Vec<u8>>>>,
+    meeting: Arc<Barrier>,
+}
+
+impl Comm for Thread {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.places.len()
+    }
+
+    fn gather(&self, mine: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let all = self.all_gather(mine);
+        (self.rank == 0).then_some(all)
+    }
+
+    fn all_gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+        *self.places[self.rank].lock().unwrap() = mine.to_vec();
+        self.meeting.wait();
+        let all = self.places.iter().map(|place| place.lock().unwrap().clone()).collect();
+        self.meeting.wait();
+        all
+    }
+
+    fn broadcast(&self, mine: &[u8]) -> Vec<u8> {
+        self.all_gather(mine).swap_remove(0)
+    }
+
+    fn barrier(&self) {
+        self.meeting.wait();
+    }
+
+    fn abort(&self, code: i32) -> ! {
+        // The others wait for ever: a test that comes here has failed.
+        std::process::exit(code)
+    }
+}
+
+/// What each of `size` processes makes of `work`, in the order of ranks.
+fn together<T: Send>(size: usize, work: impl Fn(&dyn Comm) -> T + Sync) -> Vec<T> {
+    let places: Arc<Vec<_>> = Arc::new((0..size).map(|_| Mutex::default()).collect());
+    let meeting = Arc::new(Barrier::new(size));
+    let one = |rank: usize| {
+        let comm = Thread { rank, places: places.clone(), meeting: meeting.clone() };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        pool.install(|| work(&comm))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..size).map(|rank| scope.spawn(move || one(rank))).collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn shares_are_contiguous_complete_and_even() {
+    for (size, range, unit) in [(1, 3..20, 1), (4, 0..3, 1), (3, 5..5, 1), (4, 7..100, 1), (3, 0..2000, 64)] {
+        let shares = together(size, |comm| comm.share(&range, unit));
+        let ends: Vec<usize> = shares.iter().map(|s| s.end).collect();
+        assert_eq!(shares[0].start, range.start);
+        assert_eq!(ends[size - 1], range.end);
+        assert!(shares.windows(2).all(|pair| pair[0].end == pair[1].start), "{shares:?}");
+        let lengths = shares.iter().map(|s| s.len());
+        let (least, most) = (lengths.clone().min().unwrap(), lengths.max().unwrap());
+        assert!(most - least <= unit, "{shares:?}");
+    }
+}
+
+#[test]
+fn results_come_in_order_and_failures_of_the_work_to_everyone() {
+    for size in [1, 2, 5] {
+        for all in together(size, |comm| comm.spread(0..13, |mine| Ok(mine.map(|i| i as f64).collect::<Vec<_>>()))) {
+            assert_eq!(all.unwrap().concat(), (0..13).map(f64::from).collect::<Vec<_>>());
+        }
+        let parts = together(size, |comm| comm.collect(|| Ok(comm.rank())).unwrap());
+        assert_eq!(parts[0], (0..size).collect::<Vec<_>>());
+        assert!(parts[1..].iter().all(Vec::is_empty));
+        let last = size - 1;
+        assert_eq!(together(size, |comm| comm.any(comm.rank() == last)), vec![true; size]);
+        assert_eq!(together(size, |comm| comm.any(false)), vec![false; size]);
+        let said = together(size, |comm| comm.from_first(|| Ok(format!("from {}", comm.rank()))).unwrap());
+        assert_eq!(said, vec!["from 0"; size]);
+        let lost = |comm: &dyn Comm| {
+            let (solver, sigma, value) = ("euler".to_string(), 0.1, f64::NAN);
+            let lost = Error::Diverged { solver, step: 3, sigma, tensor: "the state", sample: 7, value };
+            let result: Result<Vec<bool>> = comm.all(|| if comm.rank() == last { Err(lost) } else { Ok(true) });
+            result.unwrap_err().to_string()
+        };
+        let said = together(size, lost);
+        assert!(said.iter().all(|text| text == &said[last] && text.contains("in sample 7")), "{said:?}");
+        let stopped = |comm: &dyn Comm| {
+            let result: Result<Vec<bool>> =
+                comm.collect(|| if comm.rank() == last { Err(Error::Cancelled) } else { Ok(true) });
+            matches!(result, Err(Error::Cancelled))
+        };
+        assert_eq!(together(size, stopped), vec![true; size]);
+    }
+}
+
+fn mixture() -> LoadedModel {
+    ModelSpec::named("mixture").build().unwrap()
+}
+
+/// A directory of a test's own, removed at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("dyweight-processes-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// All files below by their names, but those that tell the time.
+    fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        fn walk(directory: &Path, root: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+                match path.is_dir() {
+                    true => walk(&path, root, files),
+                    false if name != "times.jsonl" => drop(files.insert(name, std::fs::read(&path).unwrap())),
+                    false => {}
+                }
+            }
+        }
+        let mut files = BTreeMap::new();
+        walk(&self.0, &self.0, &mut files);
+        files
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// 17 pairs: shares are uneven and cross the borders of stored chunks.
+fn short() -> TrainSpec {
+    let (iters, batch, validation) = (Some(12), Some(17), Some(21));
+    TrainSpec { iters, batch, validation, micro_batch: Some(4), teacher_nfe: Some(12), ..TrainSpec::default() }
+}
+
+/// Trains in a directory, stopping in process `stopper` after so many iterations; the parameters found.
+fn train(comm: &dyn Comm, place: &Path, stop: Option<(usize, usize)>, resume: bool) -> Result<Vec<f64>> {
+    let loaded = mixture();
+    let model: &dyn Model = &*loaded.model;
+    let spec = short();
+    let plan = spec.plan(model, &ScheduleSpec::default(), Budget::Nfe(4), Loss::L2)?;
+    let targets = |purpose| -> Result<Targets<'_>> {
+        let teacher = spec.teacher(model, &plan)?;
+        Targets::new(model, spec.pairs(model, purpose)?, teacher, plan.supervision, plan.recipe.micro_batch)
+            .shared_by(comm)
+            .cached_in(place.join("teacher"), &loaded.sha256)
+    };
+    let (training, validation) = (targets("training")?, targets("validation")?);
+    let both = (&training, &validation);
+    let mut run = Training::new(model, plan.student.clone(), plan.parameters.clone(), both, plan.recipe.clone())?;
+    let (session, _) = Session::open(&mut run, Files::beside(&place.join("solver.json")), "test", resume)?;
+    session.run(&mut |iteration, _| match stop {
+        Some((rank, after)) if rank == comm.rank() && iteration.index + 1 == after => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })?;
+    Ok(run.result().values)
+}
+
+#[test]
+fn training_has_the_same_bits_for_any_number_of_processes() {
+    let alone = Place::new("alone");
+    let expected = train(&Solo, &alone.0, None, false).unwrap();
+    for size in [2, 3, 4] {
+        let place = Place::new(&format!("{size}"));
+        for found in together(size, |comm| train(comm, &place.0, None, false).unwrap()) {
+            assert_eq!(found, expected, "{size} processes");
+        }
+        // Targets, log and state too; and with the targets on disk.
+        assert!(place.files() == alone.files(), "{size} processes leave other files");
+        for found in together(size, |comm| train(comm, &place.0, None, false).unwrap()) {
+            assert_eq!(found, expected, "{size} processes with stored targets");
+        }
+    }
+}
+
+#[test]
+fn a_run_stopped_in_any_process_is_resumed_by_any_number() {
+    let alone = Place::new("whole");
+    let expected = train(&Solo, &alone.0, None, false).unwrap();
+    let place = Place::new("stopped");
+    for ended in together(3, |comm| train(comm, &place.0, Some((2, 5)), false)) {
+        assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    }
+    for ended in together(2, |comm| train(comm, &place.0, Some((1, 9)), true)) {
+        assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    }
+    assert_eq!(train(&Solo, &place.0, None, true).unwrap(), expected);
+    assert!(place.files() == alone.files(), "other files are left");
+}
+
+struct Blind;
+
+impl Watch for Blind {
+    fn begin(&mut self, _: &str, _: usize, _: usize, _: usize) {}
+
+    fn advance(&mut self, _: usize) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+#[test]
+fn an_experiment_leaves_the_same_records_for_any_number_of_processes() {
+    let experiment = || {
+        let subject = Subject::new(Arc::new(mixture()));
+        let handcrafted = |name: &str| {
+            let schedule = ScheduleSpec::default();
+            Contestant::Handcrafted { solver: SolverSpec::named(name), schedule, afs: false }
+        };
+        let learned = |after| {
+            let (train, schedule) = (Box::new(short()), ScheduleSpec::default());
+            Contestant::Learned { train, schedule, on: 0, after }
+        };
+        let entries = vec![
+            Entry::new("Euler", 4, handcrafted("euler")),
+            Entry::new("DyWeight", 4, learned(None)),
+            Entry::new("DyWeight on the way", 4, learned(Some(6))),
+            Entry::new("Euler again", 4, handcrafted("euler")),
+        ];
+        let (teacher, schedule) = (SolverSpec::named("ipndm"), ScheduleSpec::default());
+        let seeds = Seeds::parse("0-50").unwrap();
+        let judging =
+            Judging { seeds, rng: Rng::Native, teacher, teacher_nfe: 12, schedule, reference: None, batch: 8 };
+        Experiment { name: "test".into(), subjects: vec![subject], entries, judging }
+    };
+    let alone = Place::new("experiment");
+    run(&experiment(), &alone.0, &Solo, &mut Blind).unwrap();
+    let expected = alone.files();
+    assert!(expected.contains_key("records.jsonl") && !expected.contains_key(".lock"), "{:?}", expected.keys());
+    for size in [2, 3] {
+        let place = Place::new(&format!("experiment-{size}"));
+        let results = together(size, |comm| run(&experiment(), &place.0, comm, &mut Blind).unwrap().scores);
+        assert!(results.iter().all(|scores| scores == &results[0] && scores.len() == 3));
+        let found = place.files();
+        assert!(found.keys().eq(expected.keys()), "{:?} {:?}", found.keys(), expected.keys());
+        for (name, bytes) in &expected {
+            assert!(&found[name] == bytes, "{name} differs with {size} processes");
+        }
+    }
+}
