@@ -16,6 +16,9 @@ use std::path::Path;
 /// The most pixel bytes [`Image::from_png`] will decode.
 pub const MAX_BYTES: usize = 1 << 28;
 
+/// Deflate packs at most 258 bytes into two bits.
+const MOST_PACKED: usize = 1032;
+
 /// Rows of interleaved bytes, one (grey) or three (RGB) to a pixel; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
@@ -132,6 +135,10 @@ impl Image {
         let pixels = (width as usize).checked_mul(height as usize).and_then(|p| p.checked_mul(4));
         if pixels.is_none_or(|bytes| bytes > MAX_BYTES) {
             return Err(BadPng::TooLarge { width, height });
+        }
+        // Memory follows the file, not what its header claims.
+        if header.raw_bytes() > bytes.len().saturating_mul(MOST_PACKED) {
+            return Err(BadPng::Truncated);
         }
         let mut reader = decoder.read_info().map_err(broken)?;
         let size = reader.output_buffer_size().ok_or(BadPng::TooLarge { width, height })?;

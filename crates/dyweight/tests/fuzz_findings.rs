@@ -2,6 +2,7 @@
 
 use dyweight::checkpoint::{Fingerprint, SolverFile, StoredTensor, TensorFile};
 use dyweight::denoiser::Prediction;
+use dyweight::image::{BadPng, Image};
 use dyweight::models::mixture::Mixture;
 use dyweight::schedule::Schedule;
 use dyweight::spec::budget::Setting;
@@ -106,4 +107,15 @@ fn stored_states_must_have_the_shape_asked_for() {
     let mut damaged = states([2, 1, 1, 2]);
     *damaged.last_mut().unwrap() ^= 1;
     assert!(parse_states(damaged.into(), [2, 1, 1, 2]).is_none());
+}
+
+/// 71 bytes that claim 16 646 147 × 2 pixels (with the checksum, which fuzzers skip, made right): 133 MB were taken before the
+/// first of them was looked for.
+#[test]
+fn a_png_takes_memory_by_its_size_not_by_its_header() {
+    let bytes = include_bytes!("data/fuzz/png-claims-much");
+    assert_eq!(Image::from_png(bytes), Err(BadPng::Truncated));
+    // What packs best still fits.
+    let grey = Image::new(4096, 4096, 1, vec![0; 4096 * 4096]).unwrap();
+    assert_eq!(Image::from_png(&grey.to_png()).unwrap(), grey);
 }
