@@ -101,9 +101,9 @@ fn times(directory: &Path) -> BTreeMap<String, f64> {
 ///
 /// Stops with [`Error::Cancelled`] when `watch` breaks; finished work stays on record.
 pub fn run(experiment: &Experiment, directory: &Path, watch: &mut dyn Watch) -> Result<Results> {
+    let ready = prepare(experiment, directory)?;
     std::fs::create_dir_all(directory).map_err(|e| Error::io("create", directory, e))?;
     let _lock = Lock::directory(directory)?;
-    let ready = prepare(experiment, directory)?;
     let (journal, lines) = Journal::open(directory, &experiment.header())?;
     let results = sort(directory, experiment.header(), lines)?;
     let mut work = Work { experiment, directory, journal, results, watch, done: 0 };
