@@ -144,7 +144,7 @@ mod tests {
         // Pairs of axes turned, and neighbouring pairs turned: two orthogonal matrices that do not commute.
         let turned = |i: usize, j: usize| {
             let angle = 0.3 + 0.7 * (j / 2) as f64;
-            let sign = if j % 2 == 0 { 1.0 } else { -1.0 };
+            let sign = if j.is_multiple_of(2) { 1.0 } else { -1.0 };
             if i == j {
                 angle.cos()
             } else if i / 2 == j / 2 {

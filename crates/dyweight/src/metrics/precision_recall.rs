@@ -68,9 +68,9 @@ impl<'f> Cloud<'f> {
 
     /// For each member, `see(of the member, index of the other, squared distance)` is told of all members of `others`,
     /// and what it made of them is returned in order.
-    fn each<S: Clone + Send>(&self, others: &Cloud<'_>, start: S, see: impl Fn(&mut S, Pair) + Sync) -> Vec<S>
+    fn each<S>(&self, others: &Cloud<'_>, start: S, see: impl Fn(&mut S, Pair) + Sync) -> Vec<S>
     where
-        S: Sync,
+        S: Clone + Send + Sync,
     {
         let dims = self.features.dims();
         let starts: Vec<usize> = (0..self.features.len()).step_by(BLOCK).collect();
