@@ -54,7 +54,7 @@ impl Mpi {
     }
 
     /// The bytes of one process, of which everyone knows the length.
-    fn from_rank(&self, world: &SimpleCommunicator, rank: usize, mine: &[u8], len: usize) -> Vec<u8> {
+    fn bytes_of(&self, world: &SimpleCommunicator, rank: usize, mine: &[u8], len: usize) -> Vec<u8> {
         let root = world.process_at_rank(rank as i32);
         let mut bytes = if self.rank == rank { mine.to_vec() } else { vec![0; len] };
         bytes.chunks_mut(PIECE).for_each(|piece| root.broadcast_into(piece));
@@ -101,7 +101,7 @@ impl Comm for Mpi {
             return all;
         }
         if lengths.iter().sum::<usize>() > PIECE {
-            return (0..self.size).map(|rank| self.from_rank(&world, rank, mine, lengths[rank])).collect();
+            return (0..self.size).map(|rank| self.bytes_of(&world, rank, mine, lengths[rank])).collect();
         }
         let counts: Vec<i32> = lengths.iter().map(|len| *len as i32).collect();
         let starts: Vec<i32> = counts.iter().scan(0, |end, count| Some(std::mem::replace(end, *end + count))).collect();
@@ -121,7 +121,7 @@ impl Comm for Mpi {
         let world = universe.world();
         let mut len = mine.len() as u64;
         world.process_at_rank(0).broadcast_into(&mut len);
-        self.from_rank(&world, 0, mine, len as usize)
+        self.bytes_of(&world, 0, mine, len as usize)
     }
 
     fn barrier(&self) {
