@@ -27,7 +27,8 @@ impl Lock {
     }
 
     fn take(path: PathBuf, output: &Path) -> Result<Self> {
-        let failed = |e| Error::io("lock", &path, e);
+        // The output is what the user named; the file of the lock is ours.
+        let failed = |e| Error::io("write", output, e);
         loop {
             let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
             let mut file = open.map_err(failed)?;

@@ -68,10 +68,7 @@ impl<'f> Cloud<'f> {
 
     /// For each member, `see(of the member, index of the other, squared distance)` is told of all members of `others`,
     /// and what it made of them is returned in order.
-    fn each<S>(&self, others: &Cloud<'_>, start: S, see: impl Fn(&mut S, Pair) + Sync) -> Vec<S>
-    where
-        S: Clone + Send + Sync,
-    {
+    fn each<S: Clone + Send + Sync>(&self, others: &Cloud<'_>, start: S, see: impl Fn(&mut S, Pair) + Sync) -> Vec<S> {
         let dims = self.features.dims();
         let starts: Vec<usize> = (0..self.features.len()).step_by(BLOCK).collect();
         let blocks = starts.into_par_iter().map(|from| {
