@@ -69,7 +69,7 @@ pub(super) const SIZE: usize = 299;
 pub(super) fn layers() -> Vec<(String, Layer<Unit>)> {
     let stem = |name: &str, script: &str, [inputs, outputs]: [usize; 2], kernel| {
         let (name, script_name) = (name.to_string(), script.to_string());
-        Unit { name, script_name, inputs, outputs, kernel: [kernel; 2], stride: 1, padded: kernel == 3 }
+        Unit { name, script_name, inputs, outputs, kernel: [kernel; 2], stride: 1, padded: true }
     };
     let first = Unit { stride: 2, padded: false, ..stem("Conv2d_1a_3x3", "conv", [3, 32], 3) };
     let mut all = vec![
