@@ -51,7 +51,12 @@ impl Setup {
     pub(super) fn training_of(&self, other: &LoadedModel) -> TrainSpec {
         match other.sha256 == self.model.sha256 {
             true => self.train.clone(),
-            false => TrainSpec { seed: self.train.seed, ..training(other, self.quick) },
+            false => {
+                let usual = training(other, self.quick);
+                // Never longer than the model of the study was asked to be trained.
+                let iters = usual.iters.into_iter().chain(self.train.iters).min();
+                TrainSpec { seed: self.train.seed, iters, ..usual }
+            }
         }
     }
 
