@@ -10,8 +10,8 @@
 //! for any number of processes.
 //!
 //! Every process makes the same calls in the same order. What only one can know (is there a file? did someone ask to
-//! stop?) is therefore agreed on first: see [`from_first`](dyn Comm::from_first) and [`any`](dyn Comm::any). A failure that
-//! belongs to the work travels to all ([`spread`](dyn Comm::spread)); after any other the process that has it ends the job.
+//! stop?) is therefore agreed on first: see `from_first` and `any`. A failure that
+//! belongs to the work travels to all (`spread`); after any other the process that has it ends the job.
 
 mod failure;
 #[cfg(feature = "mpi")]
