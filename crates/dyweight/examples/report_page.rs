@@ -46,7 +46,7 @@ fn page() -> dyweight::Result<Page> {
 
 fn fid(rate: f64, nfe: usize) -> Estimate {
     let value = 2.0 + 120.0 * (-rate * nfe as f64 * 1.4).exp();
-    Estimate { value, error: 0.02 * value, count: 50_000 }
+    Estimate::new(value, 0.02 * value, 50_000)
 }
 
 fn quality(page: &mut Page) -> dyweight::Result<()> {

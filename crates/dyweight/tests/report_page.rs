@@ -18,7 +18,7 @@ fn page(text: &str) -> Page {
         HeatMap::new(text, vec![vec![1.0, f64::NAN]]).labels(text, text).names(vec![text.into()], vec![text.into()]);
     let figure = Figure::new(2, (500.0, 150.0)).title(text).with(chart).with(bars).with(heat);
     let mut table = Table::new(text, [Column::text(text).hint(text), Column::number(text).higher_is_better()]);
-    let estimate = |value: f64| Cell::from(Estimate { value, error: 0.01, count: 12 });
+    let estimate = |value: f64| Cell::from(Estimate::new(value, 0.01, 12));
     table.row([text.into(), estimate(1.0)]).row([Cell::shown(2.0, text), estimate(2.0)]).row([Cell::Empty]);
     let mut page = Page::new(text).lead(text);
     let section = page.section(text);
@@ -109,8 +109,8 @@ fn charts_bring_their_values_with_them() {
 fn markdown_has_words_and_numbers_but_no_pictures() {
     let mut table =
         Table::new("Errors", [Column::text("solver"), Column::number("FID").hint("↓ only").lower_is_better()]);
-    table.row(["a|b".into(), Estimate { value: 1.0, error: 0.1, count: 9 }.into()]);
-    table.row(["c".into(), Estimate { value: 3.0, error: 0.1, count: 9 }.into()]);
+    table.row(["a|b".into(), Estimate::new(1.0, 0.1, 9).into()]);
+    table.row(["c".into(), Estimate::new(3.0, 0.1, 9).into()]);
     let mut page = Page::new("Title").lead("Lead.");
     let section = page.section("Part");
     section.verdict(Verdict::Fails, "It is `not` so.").table(table).images(Gallery::new("x", 1).with("y", picture()));

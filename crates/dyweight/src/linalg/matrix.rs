@@ -2,8 +2,7 @@
 
 use super::{Eigen, Symmetric};
 use crate::error::Result;
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use dyweight_dense::{MatMut, MatRef, multiply};
 use rayon::prelude::*;
 
 /// Columns of a product that one task computes.
@@ -77,7 +76,7 @@ impl Matrix {
             let width = out.len() / rows;
             let right = other.view().subcols(p * PANEL, width);
             let out = MatMut::from_column_major_slice_mut(out, rows, width);
-            matmul(out, Accum::Replace, left, right, 1.0, Par::Seq);
+            multiply(out, left, right);
         });
         Self { rows, cols: other.cols, data }
     }
@@ -113,7 +112,7 @@ pub fn products(x: &[f32], y: &[f32], dims: usize) -> Matrix {
     let mut data = vec![0.0; n * m];
     let out = MatMut::from_column_major_slice_mut(&mut data, m, n);
     let (x, y) = (MatRef::from_column_major_slice(&x, dims, n), MatRef::from_row_major_slice(&y, m, dims));
-    matmul(out, Accum::Replace, y, x, 1.0, Par::Seq);
+    multiply(out, y, x);
     Matrix { rows: m, cols: n, data }
 }
 

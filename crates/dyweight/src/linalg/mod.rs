@@ -1,4 +1,4 @@
-//! Algebra of f64 matrices on `faer`: moments of rows, eigenvalues, roots.
+//! Algebra of f64 matrices on `faer` (by way of `dyweight-dense`): moments of rows, eigenvalues, roots.
 //!
 //! `faer` runs on one thread here, and work is shared among threads in pieces whose cut depends on sizes alone: the same
 //! bits for any number of threads. (Its own parallel code gives other bits for other numbers of threads.)

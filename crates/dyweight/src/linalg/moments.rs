@@ -11,8 +11,7 @@
 
 use super::Symmetric;
 use crate::error::{Error, Result};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use dyweight_dense::{MatMut, MatRef, multiply};
 use rayon::prelude::*;
 
 /// Rows of a shard.
@@ -58,7 +57,7 @@ impl Moments {
             // Rows above the panel's first diagonal entry are the other triangle.
             let out = MatMut::from_column_major_slice_mut(panel, dims, width).subrows_mut(start, dims - start);
             let left = rows.subcols(start, dims - start).transpose();
-            matmul(out, Accum::Replace, left, rows.subcols(start, width), 1.0, Par::Seq);
+            multiply(out, left, rows.subcols(start, width));
         });
         Self { count, mean, scatter }
     }

@@ -6,7 +6,7 @@
 
 use super::Matrix;
 use crate::error::{Error, Result};
-use faer::{MatRef, Side};
+use dyweight_dense::{MatRef, eigen};
 
 /// A symmetric matrix, both triangles stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,11 +82,9 @@ impl Symmetric {
 
     /// Eigenvalues and vectors.
     pub fn eigen(&self) -> Result<Eigen> {
-        let failed = |_| Error::NotConverged { what: "an eigen-decomposition" };
+        let failed = Error::NotConverged { what: "an eigen-decomposition" };
         let view = MatRef::from_column_major_slice(&self.data, self.dims, self.dims);
-        let found = view.self_adjoint_eigen(Side::Lower).map_err(failed)?;
-        let values = found.S().column_vector().iter().copied().collect();
-        let vectors = found.U().col_iter().flat_map(|c| c.iter().copied()).collect();
+        let (values, vectors) = eigen(view).ok_or(failed)?;
         Ok(Eigen { values, vectors: Matrix::from_columns(self.dims, vectors) })
     }
 

@@ -39,7 +39,7 @@ pub fn kid(x: &Features, y: &Features) -> Result<Estimate> {
     let without_x = |i: usize| own(a - 2.0 * xx[i], n - 1.0) - 2.0 * (c - xy[i]) / ((n - 1.0) * m);
     let without_y = |j: usize| own(b - 2.0 * yy[j], m - 1.0) - 2.0 * (c - yx[j]) / (n * (m - 1.0));
     let variance = jackknife(x.len(), without_x) + jackknife(y.len(), without_y);
-    Ok(Estimate { value, error: variance.sqrt(), count: x.len() })
+    Ok(Estimate::new(value, variance.sqrt(), x.len()))
 }
 
 /// (n−1)/n · Σ (θ₋ᵢ − mean)².

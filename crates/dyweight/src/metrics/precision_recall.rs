@@ -22,7 +22,7 @@ pub const NEIGHBOURS: usize = 3;
 const BLOCK: usize = 512;
 
 /// Both shares.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PrecisionRecall {
     /// Share of samples that lie among real images.
     pub precision: Estimate,
@@ -46,7 +46,7 @@ pub fn precision_recall(real: &Features, samples: &Features) -> Result<Precision
 fn share(inside: &[bool]) -> Estimate {
     let (hits, n) = (inside.iter().filter(|i| **i).count() as f64, inside.len() as f64);
     let smoothed = (hits + 0.5) / (n + 1.0);
-    Estimate { value: hits / n, error: (smoothed * (1.0 - smoothed) / n).sqrt(), count: inside.len() }
+    Estimate::new(hits / n, (smoothed * (1.0 - smoothed) / n).sqrt(), inside.len())
 }
 
 /// Features with their squared lengths.

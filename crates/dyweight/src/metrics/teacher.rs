@@ -27,19 +27,25 @@ pub fn squared_errors(samples: &Tensor, teacher: &Tensor) -> Result<Vec<f64>> {
 
 /// Root of the mean of `errors`, the mean squared error of each sample.
 pub fn rmse(errors: &[f64]) -> Estimate {
-    let mean = Estimate::mean(errors);
-    let value = mean.value.sqrt();
-    // Without any difference there is nothing to be uncertain of.
-    let error = if value > 0.0 { mean.error / (2.0 * value) } else { mean.error };
-    Estimate { value, error, ..mean }
+    let value = mean(errors).sqrt();
+    through(value, errors, 0.5 / value)
 }
 
 /// Peak signal to noise in decibels, of images in [−1, 1]; infinite where there is no difference at all.
 pub fn psnr(errors: &[f64]) -> Estimate {
-    let mean = Estimate::mean(errors);
-    let value = 10.0 * (RANGE * RANGE / mean.value).log10();
-    let error = if mean.value > 0.0 { 10.0 / std::f64::consts::LN_10 * mean.error / mean.value } else { mean.error };
-    Estimate { value, error, ..mean }
+    let mean = mean(errors);
+    through(10.0 * (RANGE * RANGE / mean).log10(), errors, -10.0 / std::f64::consts::LN_10 / mean)
+}
+
+fn mean(errors: &[f64]) -> f64 {
+    errors.iter().sum::<f64>() / errors.len() as f64
+}
+
+/// A function of the mean by its value and its slope there.
+fn through(value: f64, errors: &[f64], slope: f64) -> Estimate {
+    // Without any difference there is nothing to be uncertain of.
+    let slope = if slope.is_finite() { slope } else { 0.0 };
+    Estimate::from_influence(value, &errors.iter().map(|e| slope * e).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ fn fid(args: &PairArgs) -> Result<()> {
         let value = reference.distance(&own)?;
         let count = source.count.unwrap_or(0);
         // Statistics do not say how their samples scatter.
-        let estimate = Estimate { value, error: f64::NAN, count };
+        let estimate = Estimate::new(value, f64::NAN, count);
         return finish_fid(args, source, &reference, (estimate, dims));
     }
     let images = Images::open(&args.first, &args.common)?;

@@ -70,8 +70,7 @@ impl Reference {
         let overlap = self.factor.transposed_times(&factor(&statistics)?);
         let squares = overlap.outer_gram().eigen()?;
         let value = self.combine(&statistics, &overlap.singular_values(&squares)?);
-        let error = Estimate::mean(&self.influence(features, &statistics, &squares)).error;
-        Ok(Estimate { value, error, count: features.len() })
+        Ok(Estimate::from_influence(value, &self.influence(features, &statistics, &squares)))
     }
 
     fn require_fit(&self, other: &Statistics) -> Result<()> {

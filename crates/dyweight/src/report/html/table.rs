@@ -101,12 +101,12 @@ impl Cell {
 
     /// As an estimate whose larger values are worse; a plain number has no error.
     fn loss(&self, better: Better) -> Option<Estimate> {
-        let (value, error) = match self {
-            Cell::Estimate(e) => (e.value, if e.error.is_finite() { e.error } else { 0.0 }),
-            _ => (self.value()?, 0.0),
+        let own = match self {
+            Cell::Estimate(e) if e.error.is_finite() => e.clone(),
+            _ => Estimate::new(self.value()?, 0.0, 1),
         };
-        let value = if better == Better::Lower { value } else { -value };
-        Some(Estimate { value, error, count: 1 }).filter(|e| !e.value.is_nan())
+        let own = if better == Better::Lower { own } else { own.negated() };
+        Some(own).filter(|e| !e.value.is_nan())
     }
 }
 
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     fn estimate(value: f64, error: f64) -> Cell {
-        Estimate { value, error, count: 100 }.into()
+        Estimate::new(value, error, 100).into()
     }
 
     fn table() -> Table {

@@ -168,6 +168,11 @@ impl Experiment {
         short_hash(&facts)
     }
 
+    /// The name of what the teacher itself does on a subject.
+    pub fn teacher_key(&self, subject: usize) -> String {
+        format!("teacher-{subject}")
+    }
+
     /// The name of the lesson an entry needs, if it is learned here.
     pub fn lesson_key(&self, entry: &Entry) -> Option<String> {
         let Contestant::Learned { train, schedule, on, .. } = &entry.who else { return None };

@@ -173,12 +173,47 @@ impl Judge<'_> {
             return Ok(None);
         }
         score.rmse = Some(rmse(&whole.errors));
-        score.psnr = Some(psnr(&whole.errors));
+        // Infinite where there is no difference: nothing JSON could hold, and nothing to learn.
+        score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite());
         if let Some((map, reference)) = self.reference() {
             score.frechet = Some(reference.estimate(&Features::from_rows(map.dims(), whole.features)?)?);
         }
         score.slopes = whole.slopes.iter().map(|samples| deviation(samples)).collect();
         Ok(Some((score, whole.pictures)))
+    }
+
+    /// How the teacher's own endpoints do by the reference; nothing without one, and at every rank but 0.
+    pub fn teacher(&self, key: &str) -> Result<Option<Score>> {
+        let Some((map, reference)) = self.reference() else { return Ok(None) };
+        let part = |range: Range<usize>| {
+            let targets = self.targets.of(range)?;
+            self.features(&targets[targets.len() - 1])
+        };
+        let share = || Ok(in_parts(&*self.subject.model.model, self.share(), self.judging.batch, part)?.concat());
+        let rows: Vec<f32> = self.targets.comm().collect(share)?.concat();
+        if !self.targets.comm().is_first() {
+            return Ok(None);
+        }
+        let judging = self.judging;
+        let teacher = judging.teacher(self.subject)?;
+        Ok(Some(Score {
+            key: key.into(),
+            row: "teacher".into(),
+            solver: teacher.solver.label(),
+            nfe: judging.teacher_nfe * self.subject.calls(),
+            steps: teacher.grid.steps(),
+            failed: None,
+            rmse: None,
+            psnr: None,
+            frechet: Some(reference.estimate(&Features::from_rows(map.dims(), rows)?)?),
+            slopes: Vec::new(),
+        }))
+    }
+
+    /// Features of samples; none without a reference.
+    fn features(&self, samples: &Tensor) -> Result<Vec<f32>> {
+        let Some((map, _)) = self.reference() else { return Ok(Vec::new()) };
+        Ok(map.features(&quantise(samples))?.data().iter().map(|v| *v as f32).collect())
     }
 
     /// Features and statistics, where they are of what the subject makes: all classes of images of that shape.
@@ -215,13 +250,7 @@ impl Judge<'_> {
         })?;
         let targets = self.targets.of(range.clone())?;
         let errors = squared_errors(&outcome.samples, &targets[targets.len() - 1])?;
-        let features = match self.reference() {
-            Some((map, _)) => {
-                let features = map.features(&quantise(&outcome.samples))?;
-                features.data().iter().map(|v| *v as f32).collect()
-            }
-            None => Vec::new(),
-        };
+        let features = self.features(&outcome.samples)?;
         (self.tick)(range.len());
         let slopes = spy.seen.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         Ok(Part { errors, features, slopes, pictures })

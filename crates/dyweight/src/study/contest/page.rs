@@ -42,6 +42,22 @@ impl View<'_> {
         table
     }
 
+    /// How much larger each row is than the row `than`, on the same noise.
+    fn excess(&self, measure: Measure, than: &str) -> Table {
+        let names = self.columns().into_iter().map(Column::number);
+        let columns: Vec<Column> = [Column::text("")].into_iter().chain(names).collect();
+        let mut table = Table::new(format!("Excess over {than} on the same noise, ± its own standard error"), columns);
+        for row in self.rows().into_iter().filter(|r| *r != than) {
+            let cell = |column: &&str| -> Cell {
+                let (own, base) = (self.get(measure, row, column), self.get(measure, than, column));
+                own.zip(base).map(|(own, base)| own.minus(&base)).into()
+            };
+            let cells: Vec<Cell> = self.columns().iter().map(cell).collect();
+            table.row([Cell::from(row)].into_iter().chain(cells));
+        }
+        table
+    }
+
     /// The same as lines over the columns.
     pub fn figure(&self, measure: Measure, style: &Style) -> Figure {
         let (x, y) = (style.x.as_str(), measure.name());
@@ -92,6 +108,12 @@ impl View<'_> {
             let section = page.section(heading);
             section.text(text);
             section.table(self.table(measure, heading));
+            if let Some((_, than)) = &style.pair {
+                section.table(self.excess(measure, than));
+            }
+            if measure == Measure::Frechet {
+                self.teachers(section);
+            }
             if self.columns().len() > 1 {
                 section.chart(Chart::new(
                     format!("{heading}; dashed: fixed coefficients."),
@@ -103,6 +125,19 @@ impl View<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The Fréchet distance of each teacher: what an imitation can hope for.
+    fn teachers(&self, section: &mut Section) {
+        for (index, subject) in self.experiment.subjects.iter().enumerate() {
+            let score = self.results.scores.get(&self.experiment.teacher_key(index));
+            if let Some((score, found)) = score.and_then(|s| Some((s, s.frechet.as_ref()?))) {
+                section.text(format!(
+                    "The teacher on {}, {} with {} calls, is at {found} itself. Whoever imitates it exactly is there too.",
+                    subject.name, score.solver, score.nfe
+                ));
+            }
+        }
     }
 
     /// Before and after, and all samples side by side.
@@ -226,7 +261,9 @@ impl View<'_> {
         }
         fact(
             "Error bars",
-            "one standard error over samples; 'clearly' means beyond two standard errors of the difference".into(),
+            "one standard error over samples; 'clearly' means beyond two standard errors of the difference, \
+             in which what both owe to the same noise cancels"
+                .into(),
         );
         fact("Program", concat!("dyweight ", env!("CARGO_PKG_VERSION")).into());
         let section = page.section("What was run");

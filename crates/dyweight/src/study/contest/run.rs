@@ -265,7 +265,12 @@ impl Work<'_> {
         .shared_by(self.comm)
         .cached_in(self.directory.join("teacher"), &subject.model.sha256)?;
         self.teach(&targets, samples, &subject.name)?;
-        let share = Judge { judging, subject, targets: &targets, tick: &|_| false }.share().len();
+        let still = Judge { judging, subject, targets: &targets, tick: &|_| false };
+        let (share, teacher) = (still.share().len(), experiment.teacher_key(entry.subject));
+        if !self.results.scores.contains_key(&teacher) {
+            let found = still.teacher(&teacher)?;
+            self.record(found.map(|score| Line::Score(Box::new(score))))?;
+        }
         self.watch.begin(&format!("{}, {} calls", entry.row, entry.nfe), share, self.done, experiment.entries.len());
         let watch = Mutex::new(&mut self.watch);
         let tick = |steps: usize| {

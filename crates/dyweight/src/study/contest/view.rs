@@ -20,9 +20,9 @@ impl Measure {
     /// Of a score.
     pub fn of(self, score: &Score) -> Option<Estimate> {
         match self {
-            Measure::Rmse => score.rmse,
-            Measure::Psnr => score.psnr,
-            Measure::Frechet => score.frechet,
+            Measure::Rmse => score.rmse.clone(),
+            Measure::Psnr => score.psnr.clone(),
+            Measure::Frechet => score.frechet.clone(),
         }
     }
 
