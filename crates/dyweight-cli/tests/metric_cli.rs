@@ -169,6 +169,8 @@ fn kernel_distance_precision_recall_and_teacher() {
     assert!(one["kid"]["error"].as_f64().unwrap() > 0.0);
     let same = place.works("metric pr a a --json").json();
     assert_eq!((&same["precision"]["value"], &same["recall"]["value"]), (&Value::from(1.0), &Value::from(1.0)));
+    let named = &place.works("metric pr a b --json").json()["provenance"];
+    assert_eq!((&named["reference"]["images"], &named["samples"]["images"]), (&Value::from("a"), &Value::from("b")));
     let uneven = place.works("metric teacher a b --num 5 --json --out t.json").json();
     assert_eq!(uneven["count"], 5);
     assert!(uneven["rmse"]["value"].as_f64().unwrap() > 0.1);

@@ -244,15 +244,17 @@ fn pair(args: &PairArgs, metric: &str, measure: Measure<'_>) -> Result<()> {
     // Both are opened before either is measured: a wrong name must not cost an hour.
     second.map(&args.common)?;
     let (first, second) = (first.measure(&args.common)?, second.measure(&args.common)?);
-    let rows = second.features.rows().iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
-    let reference_sha256 = Some(Fingerprint::default().add(&rows).text());
     let values = measure(&first.features, &second.features)?;
     let mut warnings = Vec::new();
     if metric == "precision-recall" && first.features.len() != second.features.len() {
         let (a, b) = (first.features.len(), second.features.len());
         warnings.push(format!("{a} and {b} images: precision and recall depend on both numbers, use --num"));
     }
-    let (samples, reference) = (first.source, second.source);
+    // Precision and recall name the real images first.
+    let (samples, reference) = if metric == "precision-recall" { (second, first) } else { (first, second) };
+    let rows = reference.features.rows().iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let reference_sha256 = Some(Fingerprint::default().add(&rows).text());
+    let (samples, reference) = (samples.source, reference.source);
     let provenance = Provenance { metric: metric.into(), samples, reference, reference_sha256 };
     Report { values, provenance, warnings }.give(args.out.as_deref(), args.json)
 }
