@@ -51,9 +51,21 @@ fn large_batches_are_their_samples() {
     let sigmas: Vec<f64> = (0..19).map(|i| 0.1 + i as f64).collect();
     let bound = model.bind(&labels(&model, 0..19)).unwrap();
     let whole = bound.predict(&x, &Levels::Each(sigmas.clone())).unwrap();
-    assert_eq!(bound.with_pullback(&x, &Levels::Each(sigmas)).unwrap().0, whole);
+    // In parts or in one piece, on however many threads, with a gradient or without.
+    let cotangent = batch(2, [19, 2, 8, 8]);
+    let on = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| answer(&*bound, &x, &sigmas, &cotangent))
+    };
+    let (value, to_x, to_sigma) = on(1);
+    assert_eq!(value, whole);
+    assert!([2, 3, 5].into_iter().all(|threads| on(threads) == (value.clone(), to_x.clone(), to_sigma.clone())));
     let last = model.bind(&labels(&model, 18..19)).unwrap();
-    assert_eq!(last.predict(&x.slice(18..19), &Levels::One(18.1)).unwrap().data(), whole.sample(18));
+    let alone = answer(&*last, &x.slice(18..19), &sigmas[18..], &cotangent.slice(18..19));
+    assert_eq!((alone.0.data(), alone.1.data()), (whole.sample(18), to_x.sample(18)));
+    assert_eq!(alone.2, to_sigma[18..]);
+    let refused = bound.with_pullback(&x, &Levels::Each(sigmas.clone())).unwrap().1(&x.slice(0..18));
+    assert!(refused.unwrap_err().to_string().contains("cotangent"));
 }
 
 #[test]

@@ -6,10 +6,13 @@ use super::unet::Tape;
 use crate::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback};
 use crate::error::{Error, Result};
 use crate::tensor::{Tensor, dot};
-use dyweight_nn::{Act, Shape};
+use dyweight_nn::{Act, Isa, Shape};
+use rayon::prelude::*;
+use std::ops::{Range, RangeInclusive};
 
-/// Samples in one pass without a gradient: more would take memory and no less time. Results do not depend on it.
-const AT_ONCE: usize = 16;
+/// Samples in one pass: more would take memory and no less time, fewer would read the weights too often. Results do not depend
+/// on it.
+const AT_ONCE: RangeInclusive<usize> = 8..=16;
 
 /// A network and the label row of each sample.
 pub struct Bound<'m> {
@@ -18,8 +21,10 @@ pub struct Bound<'m> {
     rows: Option<Vec<f32>>,
 }
 
-/// One pass of the network.
+/// One pass of the network over some of the samples.
 struct Pass {
+    samples: Range<usize>,
+    x: Tensor,
     sigmas: Vec<f64>,
     factors: Vec<Factors>,
     /// F, of the image's shape.
@@ -32,13 +37,27 @@ impl<'m> Bound<'m> {
         Self { model, rows }
     }
 
-    /// Runs the network on samples that have been checked.
-    fn pass(&self, x: &Tensor, sigmas: Vec<f64>, rows: Option<&[f32]>, record: bool) -> Result<Pass> {
+    /// Runs the network on samples that have been checked; `of` makes something of each pass.
+    fn passes<T: Send>(
+        &self,
+        x: &Tensor,
+        levels: &Levels,
+        record: bool,
+        of: impl Fn(Pass) -> T + Sync,
+    ) -> Result<Vec<T>> {
+        side_by_side(parts(x.samples()), |samples| self.pass(x, levels, samples, record).map(&of))
+    }
+
+    fn pass(&self, x: &Tensor, levels: &Levels, samples: Range<usize>, record: bool) -> Result<Pass> {
+        let (x, labels) = (x.slice(samples.clone()), self.model.config.label_dim);
+        let rows = self.rows.as_ref().map(|rows| &rows[labels * samples.start..labels * samples.end]);
+        let sigmas: Vec<f64> = samples.clone().map(|i| levels.of(i)).collect();
         let factors: Vec<Factors> = sigmas.iter().map(|s| self.model.precond.factors(*s)).collect();
         let noise = factors.iter().map(|f| f.noise as f32).collect();
-        let input = scaled_act(x, x.shape()[1], |i| factors[i].input);
+        let input = scaled_act(&x, x.shape()[1], |i| factors[i].input);
         let (out, tape) = self.model.net.forward(input, noise, rows, record);
-        Ok(Pass { sigmas, factors, output: leading_channels(&out, x.shape())?, tape })
+        let output = leading_channels(&out, x.shape())?;
+        Ok(Pass { samples, x, sigmas, factors, output, tape })
     }
 
     fn check(&self, x: &Tensor, levels: &Levels) -> Result<()> {
@@ -64,12 +83,9 @@ impl<'m> Bound<'m> {
     }
 
     /// Carries a cotangent of the prediction back through a recorded pass.
-    fn pull_back(&self, x: &Tensor, pass: Pass, cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
-        let Pass { sigmas, factors, output, tape } = pass;
-        if cotangent.shape() != x.shape() {
-            let (expected, found) = (x.shape().to_vec(), cotangent.shape().to_vec());
-            return Err(Error::Shape { what: "cotangent".into(), expected, found });
-        }
+    fn pull_back(&self, pass: Pass, cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
+        let Pass { samples, x, sigmas, factors, output, tape } = pass;
+        let cotangent = &cotangent.slice(samples);
         let tape = tape.expect("made by with_pullback");
         let gradient = scaled_act(cotangent, self.model.config.net.outputs, |i| factors[i].out);
         let (to_input, to_noise) = self.model.net.backward(tape, gradient);
@@ -82,6 +98,27 @@ impl<'m> Bound<'m> {
         let to_sigma = (0..x.samples()).map(sigma_gradient).collect();
         Ok((combine(&factors, |f| (f.skip, f.input), cotangent, &w), to_sigma))
     }
+}
+
+impl Pass {
+    /// The denoised samples.
+    fn value(&self) -> Tensor {
+        combine(&self.factors, |f| (f.skip, f.out), &self.x, &self.output)
+    }
+}
+
+/// How a batch is cut: a part for each thread, within what one pass should have. Threads with samples of their own need not
+/// wait for each other after every operation; those that are left over help where they can.
+fn parts(samples: usize) -> Vec<Range<usize>> {
+    let share = samples.div_ceil(rayon::current_num_threads());
+    let size = share.clamp(*AT_ONCE.start(), *AT_ONCE.end());
+    (0..samples).step_by(size).map(|start| start..(start + size).min(samples)).collect()
+}
+
+/// Runs `f` on all parts inside the thread pool. Results are in order.
+fn side_by_side<P: Send, T: Send>(parts: Vec<P>, f: impl Fn(P) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let isa = Isa::active();
+    parts.into_par_iter().map(|part| isa.scope(|| f(part))).collect()
 }
 
 /// Per sample a·first + b·second.
@@ -120,15 +157,7 @@ impl Denoiser for Bound<'_> {
         if x.samples() == 0 {
             return Ok(x.clone());
         }
-        let part = |start: usize| {
-            let range = start..(start + AT_ONCE).min(x.samples());
-            let labels = self.model.config.label_dim;
-            let rows = self.rows.as_ref().map(|rows| &rows[labels * range.start..labels * range.end]);
-            let (sigmas, x) = (range.clone().map(|i| levels.of(i)).collect(), x.slice(range));
-            let pass = self.pass(&x, sigmas, rows, false)?;
-            Ok(combine(&pass.factors, |f| (f.skip, f.out), &x, &pass.output))
-        };
-        Tensor::concat(&(0..x.samples()).step_by(AT_ONCE).map(part).collect::<Result<Vec<_>>>()?)
+        Tensor::concat(&self.passes(x, levels, false, |pass| pass.value())?)
     }
 
     fn prediction(&self) -> Prediction {
@@ -146,10 +175,18 @@ impl Differentiable for Bound<'_> {
         if x.samples() == 0 {
             return Ok((x.clone(), Box::new(|g| Ok((g.clone(), Vec::new())))));
         }
-        let sigmas = (0..x.samples()).map(|i| levels.of(i)).collect();
-        let pass = self.pass(x, sigmas, self.rows.as_deref(), true)?;
-        let value = combine(&pass.factors, |f| (f.skip, f.out), x, &pass.output);
-        let x = x.clone();
-        Ok((value, Box::new(move |cotangent| self.pull_back(&x, pass, cotangent))))
+        let (values, passes): (Vec<_>, Vec<_>) =
+            self.passes(x, levels, true, |pass| (pass.value(), pass))?.into_iter().unzip();
+        let shape = x.shape();
+        let pull_back = move |cotangent: &Tensor| {
+            if cotangent.shape() != shape {
+                let (expected, found) = (shape.to_vec(), cotangent.shape().to_vec());
+                return Err(Error::Shape { what: "cotangent".into(), expected, found });
+            }
+            let pulled = side_by_side(passes, |pass| self.pull_back(pass, cotangent))?;
+            let (to_x, to_sigma): (Vec<_>, Vec<_>) = pulled.into_iter().unzip();
+            Ok((Tensor::concat(&to_x)?, to_sigma.concat()))
+        };
+        Ok((Tensor::concat(&values)?, Box::new(pull_back)))
     }
 }
