@@ -8,15 +8,20 @@
 //! Differentiable in the image, so that a feature distance can be a training loss.
 
 use super::edm::fingerprint;
+use super::side_by_side::{parts, side_by_side};
 use crate::checkpoint::TensorFile;
 use crate::error::{Error, Malformed, Result};
 use crate::tensor::Tensor;
 use dyweight_nn::{
     Act, Activation, AvgPool, Conv2d, ConvAlgo, ConvSpec, GroupNorm, Linear, Modulation, NormStats, Shape,
 };
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 const FASHION: &[u8] = include_bytes!("../../../../assets/fashion_features.safetensors");
+
+/// Images in one pass of the built-in map.
+const AT_ONCE: RangeInclusive<usize> = 8..=32;
 
 /// Carries ∂L/∂features to ∂L/∂images.
 pub type FeaturePullback<'m> = Box<dyn FnOnce(&Tensor) -> Result<Tensor> + Send + 'm>;
@@ -177,7 +182,8 @@ impl FeatureMap for FashionFeatures {
         if images.samples() == 0 {
             return Ok(Tensor::zeros([0, self.dims(), 1, 1]));
         }
-        to_tensor(&self.forward(images, false)?.0)
+        let pass = |range| to_tensor(&self.forward(&images.slice(range), false)?.0);
+        Tensor::concat(&side_by_side(parts(images.samples(), AT_ONCE), pass)?)
     }
 
     fn with_pullback<'m>(&'m self, images: &Tensor) -> Result<(Tensor, FeaturePullback<'m>)> {

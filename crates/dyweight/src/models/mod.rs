@@ -5,6 +5,7 @@ pub mod embedded;
 pub mod features;
 pub mod inception;
 pub mod mixture;
+mod side_by_side;
 
 /// The instruction set networks run on in this process: `avx512`, `avx2` or `portable`.
 pub fn instruction_set() -> &'static str {

@@ -5,13 +5,12 @@ use super::precond::Factors;
 use super::unet::Tape;
 use crate::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback};
 use crate::error::{Error, Result};
+use crate::models::side_by_side::{parts, side_by_side};
 use crate::tensor::{Tensor, dot};
-use dyweight_nn::{Act, Isa, Shape};
-use rayon::prelude::*;
+use dyweight_nn::{Act, Shape};
 use std::ops::{Range, RangeInclusive};
 
-/// Samples in one pass: more would take memory and no less time, fewer would read the weights too often. Results do not depend
-/// on it.
+/// Samples in one pass.
 const AT_ONCE: RangeInclusive<usize> = 8..=16;
 
 /// A network and the label row of each sample.
@@ -45,7 +44,7 @@ impl<'m> Bound<'m> {
         record: bool,
         of: impl Fn(Pass) -> T + Sync,
     ) -> Result<Vec<T>> {
-        side_by_side(parts(x.samples()), |samples| self.pass(x, levels, samples, record).map(&of))
+        side_by_side(parts(x.samples(), AT_ONCE), |samples| self.pass(x, levels, samples, record).map(&of))
     }
 
     fn pass(&self, x: &Tensor, levels: &Levels, samples: Range<usize>, record: bool) -> Result<Pass> {
@@ -105,20 +104,6 @@ impl Pass {
     fn value(&self) -> Tensor {
         combine(&self.factors, |f| (f.skip, f.out), &self.x, &self.output)
     }
-}
-
-/// How a batch is cut: a part for each thread, within what one pass should have. Threads with samples of their own need not
-/// wait for each other after every operation; those that are left over help where they can.
-fn parts(samples: usize) -> Vec<Range<usize>> {
-    let share = samples.div_ceil(rayon::current_num_threads());
-    let size = share.clamp(*AT_ONCE.start(), *AT_ONCE.end());
-    (0..samples).step_by(size).map(|start| start..(start + size).min(samples)).collect()
-}
-
-/// Runs `f` on all parts inside the thread pool. Results are in order.
-fn side_by_side<P: Send, T: Send>(parts: Vec<P>, f: impl Fn(P) -> Result<T> + Sync) -> Result<Vec<T>> {
-    let isa = Isa::active();
-    parts.into_par_iter().map(|part| isa.scope(|| f(part))).collect()
 }
 
 /// Per sample a·first + b·second.

@@ -19,19 +19,21 @@ pub use file::InceptionFile;
 pub use resize::Resize;
 
 use super::features::{FeatureMap, FeaturePullback};
+use super::side_by_side::{parts, side_by_side};
 use crate::error::{Error, Malformed, Result};
 use crate::tensor::Tensor;
 use dyweight_nn::{Act, Conv2d, ConvAlgo, ConvSpec, Padding, Shape};
 use net::{Net, spatial_mean};
 use plan::{FEATURES, Unit};
 use resize::Preprocess;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 /// Added to variances.
 const EPS: f64 = 1e-3;
 
-/// Images in one pass: more would take memory and no less time. Results do not depend on it.
-const AT_ONCE: usize = 8;
+/// Images in one pass.
+const AT_ONCE: RangeInclusive<usize> = 4..=8;
 
 /// The feature network.
 pub struct Inception {
@@ -126,11 +128,6 @@ fn to_tensor(act: &Act) -> Result<Tensor> {
     Tensor::new([n, c, h, w], act.to_nchw().into_iter().map(f64::from).collect())
 }
 
-/// Stretches of images that are run together.
-fn stretches(n: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    (0..n).step_by(AT_ONCE).map(move |first| first..n.min(first + AT_ONCE))
-}
-
 impl FeatureMap for Inception {
     fn name(&self) -> &str {
         self.name
@@ -156,7 +153,7 @@ impl FeatureMap for Inception {
         };
         match images.samples() {
             0 => Ok(Tensor::zeros([0, FEATURES, 1, 1])),
-            n => Tensor::concat(&stretches(n).map(pass).collect::<Result<Vec<_>>>()?),
+            n => Tensor::concat(&side_by_side(parts(n, AT_ONCE), pass)?),
         }
     }
 
@@ -167,23 +164,23 @@ impl FeatureMap for Inception {
             let empty = images.clone();
             return Ok((self.features(images)?, Box::new(move |_| Ok(empty))));
         }
-        let (mut parts, mut tapes) = (Vec::new(), Vec::new());
-        for range in stretches(n) {
+        let pass = |range: Range<usize>| {
             let (features, tape) = self.net.forward_recorded(self.preprocess.forward(&images.slice(range.clone())));
-            parts.push(to_tensor(&features)?);
-            tapes.push((range, tape));
-        }
+            Ok((to_tensor(&features)?, (range, tape)))
+        };
+        let passes = side_by_side(parts(n, AT_ONCE), pass)?;
+        let (features, tapes): (Vec<_>, Vec<_>) = passes.into_iter().unzip();
         let pullback = move |gradient: &Tensor| {
             if gradient.shape() != [n, FEATURES, 1, 1] {
                 let (expected, found) = (vec![n, FEATURES, 1, 1], gradient.shape().to_vec());
                 return Err(Error::Shape { what: "cotangent of features".into(), expected, found });
             }
-            let back = |(range, tape): (std::ops::Range<usize>, net::Tape)| {
+            let back = |(range, tape): (Range<usize>, net::Tape)| {
                 let rows: Vec<f32> = gradient.slice(range.clone()).data().iter().map(|v| *v as f32).collect();
                 self.preprocess.backward(&self.net.backward(tape, &Act::from_rows(range.len(), &rows)))
             };
-            Tensor::concat(&tapes.into_iter().map(back).collect::<Result<Vec<_>>>()?)
+            Tensor::concat(&side_by_side(tapes, back)?)
         };
-        Ok((Tensor::concat(&parts)?, Box::new(pullback)))
+        Ok((Tensor::concat(&features)?, Box::new(pullback)))
     }
 }
