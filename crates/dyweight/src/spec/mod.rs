@@ -20,5 +20,5 @@ pub use reference::{FeatureReference, reference};
 pub use schedule::ScheduleSpec;
 pub use seeds::Seeds;
 pub use solver::{METHODS, SolverSpec};
-pub use statistics::statistics;
+pub use statistics::{BUILT_IN_REFERENCE, statistics};
 pub use train::{TrainPlan, TrainSpec};

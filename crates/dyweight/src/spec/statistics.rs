@@ -4,13 +4,16 @@ use crate::error::{Error, Result};
 use crate::metrics::frechet::{Statistics, fashion};
 use std::path::Path;
 
+/// The reference that is built in. As a folder it would be `./fashion`.
+pub const BUILT_IN_REFERENCE: &str = "fashion";
+
 /// The reference built in under a name, or those of an `.npz` file.
 pub fn statistics(name: &str) -> Result<Statistics> {
     match name {
-        "fashion" => fashion(),
+        BUILT_IN_REFERENCE => fashion(),
         file if Path::new(file).exists() => Statistics::read(Path::new(file)),
         other => {
-            let known = ["fashion", "an .npz file"].map(String::from).to_vec();
+            let known = [BUILT_IN_REFERENCE, "an .npz file"].map(String::from).to_vec();
             Err(Error::UnknownName { kind: "reference", name: other.into(), known })
         }
     }

@@ -14,7 +14,7 @@ use dyweight::checkpoint::Fingerprint;
 use dyweight::comm::Solo;
 use dyweight::metrics::frechet::{Reference, Statistics};
 use dyweight::metrics::{Estimate, Features, FieldCount, Provenance, Source, kid, precision_recall};
-use dyweight::spec::statistics;
+use dyweight::spec::{BUILT_IN_REFERENCE, statistics};
 use dyweight::{Error, Result};
 use images::{Images, Measured};
 use report::Report;
@@ -152,7 +152,7 @@ fn is_archive(name: &str) -> bool {
 
 /// Statistics by name, file or images.
 fn open_reference(args: &PairArgs) -> Result<Statistics> {
-    if Path::new(&args.second).is_dir() {
+    if args.second != BUILT_IN_REFERENCE && Path::new(&args.second).is_dir() {
         return Images::open(&args.second, &args.common)?.measure(&args.common)?.statistics(&args.second);
     }
     statistics(&args.second)
