@@ -99,14 +99,20 @@ fn results_come_in_order_and_failures_of_the_work_to_everyone() {
         assert_eq!(together(size, |comm| comm.any(false)), vec![false; size]);
         let said = together(size, |comm| comm.from_first(|| Ok(format!("from {}", comm.rank()))).unwrap());
         assert_eq!(said, vec!["from 0"; size]);
-        let lost = |comm: &dyn Comm| {
-            let (solver, sigma, value) = ("euler".to_string(), 0.1, f64::NAN);
-            let lost = Error::Diverged { solver, step: 3, sigma, tensor: "the state", sample: 7, value };
-            let result: Result<Vec<bool>> = comm.all(|| if comm.rank() == last { Err(lost) } else { Ok(true) });
-            result.unwrap_err().to_string()
-        };
-        let said = together(size, lost);
-        assert!(said.iter().all(|text| text == &said[last] && text.contains("in sample 7")), "{said:?}");
+        // In the same words as in one process, whatever it is about.
+        for tensor in ["the state", "the network's output"] {
+            let failure = || {
+                let (solver, sigma, value) = ("euler".to_string(), 0.1, f64::NAN);
+                Error::Diverged { solver, step: 3, sigma, tensor, sample: 7, value }
+            };
+            let lost = |comm: &dyn Comm| {
+                let work = || if comm.rank() == last { Err(failure()) } else { Ok(true) };
+                let result: Result<Vec<bool>> = comm.all(work);
+                result.unwrap_err().to_string()
+            };
+            let said = together(size, lost);
+            assert!(said.iter().all(|text| text == &failure().to_string() && text.contains("in sample 7")), "{said:?}");
+        }
         let stopped = |comm: &dyn Comm| {
             let result: Result<Vec<bool>> =
                 comm.collect(|| if comm.rank() == last { Err(Error::Cancelled) } else { Ok(true) });

@@ -32,18 +32,17 @@ impl Failure {
         match self {
             Failure::Diverged { solver, tensor, at: [step, sigma, sample, value] } => {
                 let (step, sample) = (step as usize, sample as usize);
-                Error::Diverged { solver, step, sigma, tensor: lasting(&tensor), sample, value }
+                Error::Diverged { solver, step, sigma, tensor: lasting(tensor), sample, value }
             }
-            Failure::BadValue { name, value, expected } => Error::BadValue { name: lasting(&name), value, expected },
+            Failure::BadValue { name, value, expected } => Error::BadValue { name: lasting(name), value, expected },
             Failure::Cancelled => Error::Cancelled,
         }
     }
 }
 
-/// Names of things in errors live as long as the program.
-fn lasting(name: &str) -> &'static str {
-    const KNOWN: [&str; 5] = ["the state", "sigma", "sigma-max", "class", "guidance"];
-    KNOWN.into_iter().find(|known| *known == name).unwrap_or("value")
+/// Names of things in errors live as long as the program: a failure that came from elsewhere costs the few bytes of its name.
+fn lasting(name: String) -> &'static str {
+    name.leak()
 }
 
 impl<T: Parcel> Parcel for Result<T, Failure> {
