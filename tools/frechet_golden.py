@@ -1,6 +1,6 @@
 """Fréchet distances by pytorch-fid's own code, for the test of ours.
 
-usage: frechet_golden.py crates/dyweight/tests/data/frechet_golden.json      (needs pytorch-fid, scipy, numpy)
+usage: frechet_golden.py crates/dyweight-study/tests/data/frechet_golden.json      (needs pytorch-fid, scipy, numpy)
 
 The distances are those of `pytorch_fid.fid_score.calculate_frechet_distance` (Maximilian Seitzer, Apache-2.0), version 0.3.0.
 Features are made by a formula in 32-bit integers and floats that the test repeats bit for bit, so none are stored.

@@ -1,6 +1,6 @@
 """Makes the test data of the EDM networks: tiny random networks of every kind, their outputs and gradients.
 
-usage: make_edm_fixtures.py OUTDIR        (needs PyTorch; OUTDIR is crates/dyweight/tests/data)
+usage: make_edm_fixtures.py OUTDIR        (needs PyTorch; OUTDIR is crates/dyweight-models/tests/data)
 
 One safetensors file per network: its weights, its configuration in the metadata, and inputs and results as `io.*`. The
 first network is also written as a pickle of the scheme that released checkpoints use, with a placeholder for the source

@@ -1,4 +1,4 @@
-"""Makes `crates/dyweight/tests/data/inception.safetensors`: what the tests of the feature network compare with.
+"""Makes `crates/dyweight-models/tests/data/inception.safetensors`: what the tests of the feature network compare with.
 
     python tools/make_inception_fixture.py GOLDEN
 
@@ -100,7 +100,7 @@ def main():
     out["pixels_28"] = torch.from_numpy(images[0, 0].astype(np.float32))
     out["seen_edm"] = torch.from_numpy(edm[::5, ::5].copy())
     out["seen_pytorch-fid"] = torch.from_numpy(pytorch_fid[::5, ::5].copy())
-    tensor_file.save(ROOT / "crates/dyweight/tests/data/inception.safetensors", out)
+    tensor_file.save(ROOT / "crates/dyweight-models/tests/data/inception.safetensors", out)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 //! The first line is a list of seeds, the rest is TOML.
 #![no_main]
 
-use dyweight::denoiser::{Model, Prediction};
-use dyweight::models::mixture::Mixture;
-use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec, TrainSpec};
+use dyweight::denoiser::Model;
+use dyweight::mixture::Mixture;
+use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
+use dyweight::study::training_loss;
+use dyweight::train::TrainSpec;
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 
@@ -35,8 +37,8 @@ fuzz_target!(|data: &[u8]| bounded(data, || {
     let model = part(&["flow"]);
     let Some(grid) = shown(grid.try_into::<ScheduleSpec>()) else { return };
     if let Some(solver) = shown(solver.try_into::<SolverSpec>()) {
-        for prediction in [Prediction::Denoised, Prediction::Velocity] {
-            let _ = shown(solver.build(prediction));
+        for bounded in [true, false] {
+            let _ = shown(solver.build(bounded));
         }
     }
     let bounded = |n: usize| if n > REFUSED { n } else { n.min(MOST_STEPS) };
@@ -55,7 +57,7 @@ fuzz_target!(|data: &[u8]| bounded(data, || {
         return;
     }
     let mixture = if model.get("flow").is_some() { Mixture::spiral().as_flow() } else { Mixture::spiral() };
-    let Some(loss) = shown(train.loss(mixture.shape())) else { return };
+    let Some(loss) = shown(training_loss(&train, mixture.shape())) else { return };
     let Some(plan) = shown(train.plan(&mixture, &grid, budget, loss)) else { return };
     let _ = shown(train.teacher(&mixture, &plan));
     let _ = shown(train.pairs(&mixture, "training"));

@@ -1,8 +1,8 @@
 //! Model files as `--model` takes them: safetensors with a network and its configuration, or a mixture; built, not run.
 #![no_main]
 
-use dyweight::checkpoint::{SharedBytes, TensorFile};
-use dyweight::spec::ModelSpec;
+use dyweight::files::{SharedBytes, TensorFile};
+use dyweight::models::ModelSpec;
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;

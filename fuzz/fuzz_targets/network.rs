@@ -1,8 +1,8 @@
 //! Pickles of networks, and what `inspect` and `convert` make of them: configuration, plan, safetensors.
 #![no_main]
 
-use dyweight::checkpoint::{NetworkFile, SharedBytes, TensorFile, sniff};
-use dyweight::models::edm::{Config, EdmFile, Plan};
+use dyweight::files::{NetworkFile, SharedBytes, TensorFile, sniff};
+use dyweight::models::edm::{Config, EdmFile, Blueprint};
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| bounded(data, || {
     let Some(file) = shown(NetworkFile::parse(bytes.clone())) else { return };
     let config = file.config();
     if let Some(config) = shown(Config::from_map(&config)) {
-        let _ = shown(Plan::new(&config)).map(|plan| (plan.all_tensors().len(), plan.parameters()));
+        let _ = shown(Blueprint::new(&config)).map(|plan| (plan.all_tensors().len(), plan.parameters()));
     }
     if let Some(edm) = shown(EdmFile::parse(Path::new("fuzz.pkl"), bytes, None)) {
         let written = edm.to_safetensors().to_bytes();

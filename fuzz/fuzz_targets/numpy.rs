@@ -1,7 +1,7 @@
 //! Numpy arrays and archives.
 #![no_main]
 
-use dyweight::checkpoint::{ArrayFile, SharedBytes, parse_npy};
+use dyweight::files::{ArrayFile, SharedBytes, parse_npy};
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 

@@ -1,7 +1,7 @@
 //! PNG images: what is read is written and read again.
 #![no_main]
 
-use dyweight::image::Image;
+use dyweight::files::image::Image;
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 

@@ -2,8 +2,8 @@
 #![no_main]
 
 use dyweight::study::contest::{Lesson, Score};
-use dyweight::study::journal::parse;
-use dyweight::study::numeric::{Record, Stat};
+use dyweight::files::journal::parse;
+use dyweight::numeric::{Record, Stat};
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 

@@ -1,8 +1,9 @@
 //! Solver files and coefficient tensors as `--solver` takes them; built, written and read again.
 #![no_main]
 
-use dyweight::checkpoint::{SharedBytes, SolverFile};
-use dyweight::spec::Learned;
+use dyweight::files::SharedBytes;
+use dyweight::solver_file::SolverFile;
+use dyweight::train::Learned;
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;

@@ -2,16 +2,17 @@
 //! right: each file is read as it is, and again with the hash made right.
 #![no_main]
 
-use dyweight::checkpoint::{Fingerprint, SharedBytes, TensorFile};
-use dyweight::train::{Snapshot, parse_states};
+use dyweight::files::{Fingerprint, SharedBytes, TensorFile};
+use dyweight::train::{Block, Snapshot, parse_states};
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 
 const IDENTITY: &str = "run";
 
 fn read(bytes: SharedBytes) {
-    for parameters in [0, 4, 5] {
-        let _ = shown(Snapshot::parse(bytes.clone(), IDENTITY, parameters));
+    for lengths in [[0, 0], [4, 0], [3, 2]] {
+        let blocks = lengths.map(|len| Block { name: "numbers", len });
+        let _ = shown(Snapshot::parse(bytes.clone(), IDENTITY, &blocks));
     }
     let _ = parse_states(bytes, [2, 1, 1, 2]);
 }
@@ -21,7 +22,7 @@ fuzz_target!(|data: &[u8]| bounded(data, || {
     read(bytes.clone());
     let Ok(mut file) = TensorFile::parse(bytes) else { return };
     let hash = file.tensors.values().fold(Fingerprint::default(), |mut hash, t| hash.add(t.bytes()).clone()).text();
-    for (key, value) in [("format", "dyweight-training-state 2"), ("identity", IDENTITY), ("sha256", &hash)] {
+    for (key, value) in [("format", "dyweight-training-state 3"), ("identity", IDENTITY), ("sha256", &hash)] {
         file.metadata.insert(key.into(), value.into());
     }
     read(file.to_bytes().into());

@@ -1,7 +1,7 @@
 //! Torch archives and legacy streams.
 #![no_main]
 
-use dyweight::checkpoint::{SharedBytes, TorchFile, sniff};
+use dyweight::files::{SharedBytes, TorchFile, sniff};
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 

@@ -1,17 +1,20 @@
 //! What `compare`, `study` and `quickstart` have in common: progress, files, the table.
 
+use crate::files::text;
 use crate::ui;
 use clap::Args;
-use dyweight::checkpoint::atomic;
-use dyweight::comm::Comm;
-use dyweight::report::html::{Page, Verdict};
+use dyweight::files::{NamedPath, atomic, journal, keep_apart};
 use dyweight::spec::Seeds;
 use dyweight::study::contest::{Experiment, Measure, Results, View, Watch, read, run};
 use dyweight::study::paper::Study;
+use dyweight::study::report::html::{Page, Verdict};
+use dyweight::train::comm::Comm;
 use dyweight::{Error, Result};
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
 
 /// Where results go.
 #[derive(Args, Clone, Default)]
@@ -40,11 +43,22 @@ impl OutputArgs {
         self.out.clone().unwrap_or_else(|| PathBuf::from(usual))
     }
 
+    /// The directory, if no input would be lost in it.
+    pub fn directory_apart_from(&self, usual: &str, inputs: &[NamedPath<'_>]) -> Result<PathBuf> {
+        let directory = self.directory(usual);
+        let files = WRITTEN.map(|name| directory.join(name));
+        keep_apart(&files.each_ref().map(|file| ("--out", file.as_path())), inputs)?;
+        Ok(directory)
+    }
+
     /// Whether the report says how long things took.
     pub fn shows_times(&self) -> bool {
         !self.no_times
     }
 }
+
+/// What a report is made of, beside its pictures.
+const WRITTEN: [&str; 5] = [journal::FILE, "report.html", "report.md", "frechet.csv", "teacher-distance.csv"];
 
 /// Error bars need samples.
 pub fn check_count(seeds: &Seeds) -> Result<()> {
@@ -55,62 +69,66 @@ pub fn check_count(seeds: &Seeds) -> Result<()> {
     Err(Error::BadValue { name: "seeds", value: seeds.to_string(), expected })
 }
 
-/// A batch of nothing is refused.
-pub fn check_batch(batch: usize) -> Result<usize> {
-    if (1..=1 << 20).contains(&batch) {
-        return Ok(batch);
-    }
-    let expected = "must lie between 1 and 1048576".into();
-    Err(Error::BadValue { name: "batch", value: batch.to_string(), expected })
-}
-
 /// This very command, to be repeated; without what changes nothing.
 pub fn command_line() -> String {
     let quoted = |word: String| match word.chars().any(|c| c.is_whitespace() || "'\"$&|;<>()*?#~".contains(c)) {
         true => format!("'{}'", word.replace('\'', "'\\''")),
         false => word,
     };
-    let words = std::env::args().skip(1).filter(|w| !matches!(w.as_str(), "--render-only" | "--json" | "--no-times"));
+    let words = std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned());
+    let words = words.filter(|w| !matches!(w.as_str(), "--render-only" | "--json" | "--no-times"));
     std::iter::once("dyweight".into()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
 }
 
-/// Shows what is being done.
-struct Show {
+/// Shows what is being done, and when all of it will be.
+#[derive(Default)]
+struct ContestShow {
     progress: Option<ui::Progress>,
+    /// When the first entry that was not on record began, and how many were finished then.
+    began: Option<(Instant, usize)>,
 }
 
-impl Watch for Show {
+impl ContestShow {
+    /// When all entries will be done, if those left take as long as those made here.
+    fn all_done(&mut self, done: usize, all: usize) -> Option<Instant> {
+        let (began, first) = *self.began.get_or_insert((Instant::now(), done));
+        let made = u32::try_from(done - first).ok().filter(|made| *made > 0)?;
+        let left = u32::try_from(all.saturating_sub(done)).ok()?;
+        Instant::now().checked_add((began.elapsed() / made).checked_mul(left)?)
+    }
+}
+
+impl Watch for ContestShow {
     fn begin(&mut self, what: &str, steps: usize, done: usize, all: usize) {
         if let Some(old) = self.progress.take() {
             old.finish();
         }
-        self.progress = Some(ui::Progress::new(&format!("[{}/{all}] {what}", (done + 1).min(all)), steps));
+        let progress = ui::Progress::new(&format!("[{}/{all}] {what}", (done + 1).min(all)), steps);
+        self.progress = Some(progress.within(self.all_done(done, all)));
     }
 
-    fn advance(&mut self, steps: usize) -> ControlFlow<()> {
+    fn advance(&mut self, steps: usize) -> ControlFlow<Error> {
         if let Some(progress) = &mut self.progress {
             progress.add(steps, "");
         }
-        if ui::stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if ui::stop_requested() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
     }
 }
 
 /// Runs what is missing, or reads what there is. None where another process makes the report.
-pub fn results(experiment: &Experiment, out: &Path, args: &OutputArgs, comm: &dyn Comm) -> Result<Option<Results>> {
+pub fn results(
+    experiment: &Experiment,
+    out: &Path,
+    args: &OutputArgs,
+    comm: &Arc<dyn Comm>,
+) -> Result<Option<Results>> {
     if args.render_only && !comm.is_first() {
         return Ok(None);
     }
     if args.render_only {
-        let results = read(out)?;
-        return match results.header == experiment.header() {
-            true => Ok(Some(results)),
-            false => Err(Error::Conflict {
-                problem: format!("{} holds an experiment with other settings", out.display()),
-                hint: "give --render-only together with the options of the run".into(),
-            }),
-        };
+        return read(experiment, out).map(Some);
     }
-    let mut show = Show { progress: None };
+    let mut show = ContestShow::default();
     let results = run(experiment, out, comm, &mut show);
     if let Some(progress) = show.progress.take() {
         progress.finish();
@@ -150,8 +168,8 @@ pub fn report(view: &View<'_>, page: &Page, answers: &[Answer], out: &Path, args
             .iter()
             .map(|(by, v, s)| json!({ "by": by.trim_end_matches(": "), "verdict": v.word(), "sentence": s }))
             .collect();
-        ui::print_json(&json!({ "report": html, "scores": scores, "answers": answers }));
-        return Ok(());
+        ui::print_json(&json!({ "report": text(&html), "scores": scores, "answers": answers }));
+        return require_numbers(view);
     }
     for measure in view.measures() {
         print_table(view, measure);
@@ -159,8 +177,17 @@ pub fn report(view: &View<'_>, page: &Page, answers: &[Answer], out: &Path, args
     for (by, verdict, sentence) in answers {
         ui::say(&format!("{} {} — {by}{sentence}", verdict.sign(), verdict.word()));
     }
-    ui::print(&html.display().to_string());
-    Ok(())
+    ui::print_path(&html);
+    require_numbers(view)
+}
+
+/// A comparison in which nobody has numbers has failed.
+fn require_numbers(view: &View<'_>) -> Result<()> {
+    let scores = || view.experiment.entries.iter().filter_map(|e| view.results.score(view.experiment, e));
+    match scores().find_map(|score| score.failed.clone()) {
+        Some(first) if scores().all(|score| score.failed.is_some()) => Err(Error::AllDiverged { first }),
+        _ => Ok(()),
+    }
 }
 
 fn print_table(view: &View<'_>, measure: Measure) {

@@ -8,14 +8,21 @@
 mod args;
 mod commands;
 mod contest;
+mod examples;
 mod files;
+mod flags;
 mod processes;
+mod progress;
 mod ui;
 
 use clap::{Parser, Subcommand};
 use dyweight::Result;
-use dyweight::comm::Comm;
+use dyweight::error::shown;
+use dyweight::train::comm::Comm;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Few-step diffusion sampling: learned and handcrafted solvers for pretrained diffusion and flow models.
 #[derive(Parser)]
@@ -23,36 +30,56 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Say nothing but results, warnings and errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
 }
 
 #[derive(Subcommand)]
 enum Command {
     /// Train, compare and report on the embedded model, in two minutes
+    #[command(after_long_help = examples::QUICKSTART)]
     Quickstart(commands::quickstart::QuickstartArgs),
     /// Make samples with any solver and budget
+    #[command(after_long_help = examples::SAMPLE)]
     Sample(Box<commands::sample::SampleArgs>),
     /// Learn a solver for a model and a budget
+    #[command(after_long_help = examples::TRAIN)]
     Train(Box<commands::train::TrainArgs>),
     /// Compare solvers on the same noise: table, plots and pictures in one report
+    #[command(after_long_help = examples::COMPARE)]
     Compare(Box<commands::compare::CompareArgs>),
     /// The paper's experiments by name
+    #[command(after_long_help = examples::STUDY)]
     Study(Box<commands::study::StudyArgs>),
     /// Evaluate a model, and its gradients, at given inputs
+    #[command(after_long_help = examples::PROBE)]
     Probe(commands::probe::ProbeArgs),
     /// Measure sets of images: Fréchet distance (FID), kernel distance, precision and recall, distance to a teacher
+    #[command(after_long_help = examples::METRIC)]
     Metric(commands::metric::MetricArgs),
     /// Measure time and memory of a model on this machine
+    #[command(after_long_help = examples::BENCH)]
     Bench(commands::bench::BenchArgs),
     /// Say what is inside a solver file or checkpoint; nothing is executed
+    #[command(after_long_help = examples::INSPECT)]
     Inspect(commands::inspect::InspectArgs),
     /// Turn released coefficient files into solver files, and checkpoints into safetensors
+    #[command(after_long_help = examples::CONVERT)]
     Convert(commands::convert::ConvertArgs),
     /// List models, solvers, schedules or presets
+    #[command(after_long_help = examples::LIST)]
     List(commands::list::ListArgs),
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(stopped) => return refused(&stopped),
+    };
+    if cli.quiet {
+        ui::be_quiet();
+    }
     let comm = match processes::join() {
         Ok(comm) => comm,
         Err(error) => return ExitCode::from(ui::fail(&error)),
@@ -60,13 +87,39 @@ fn main() -> ExitCode {
     if !comm.is_first() {
         ui::be_silent();
     }
-    processes::end(&*comm, run(cli.command, &*comm))
+    let ended = processes::end(&*comm, run(cli.command, &comm));
+    if ended == ExitCode::SUCCESS { arrived(ui::delivered()) } else { ended }
 }
 
-fn run(command: Command, comm: &dyn Comm) -> Result<()> {
+/// Arguments that are wrong, or that ask for help or the version.
+fn refused(stopped: &clap::Error) -> ExitCode {
+    if stopped.kind() == clap::error::ErrorKind::InvalidUtf8 {
+        let odd = std::env::args_os().find(|word| word.to_str().is_none()).unwrap_or_default();
+        let name = shown(Path::new(&odd));
+        ui::complain(&format!("'{name}' is not UTF-8, as names that are kept with a result must be"), Some(RENAME));
+        return ExitCode::from(2);
+    }
+    match stopped.print() {
+        // Nobody read what was wrong; it is wrong all the same.
+        _ if stopped.use_stderr() => ExitCode::from(2),
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => arrived(Err(e)),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+const RENAME: &str = "rename the file, or make a link to it under another name";
+
+/// A run whose data nobody can read has failed.
+fn arrived(output: std::io::Result<()>) -> ExitCode {
+    let Err(error) = output else { return ExitCode::SUCCESS };
+    ui::complain(&format!("cannot write to standard output: {error}"), None);
+    ExitCode::from(1)
+}
+
+fn run(command: Command, comm: &Arc<dyn Comm>) -> Result<()> {
     match command {
         Command::Quickstart(args) => commands::quickstart::run(&args, comm),
-        Command::Sample(args) => commands::sample::run(&args, comm),
+        Command::Sample(args) => commands::sample::run(&args, &**comm),
         Command::Train(args) => commands::train::run(&args, comm),
         Command::Compare(args) => commands::compare::run(&args, comm),
         Command::Study(args) => commands::study::run(&args, comm),

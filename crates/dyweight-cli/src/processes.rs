@@ -1,9 +1,10 @@
 //! The processes of a job under `mpirun`: joining, sharing the cores, ending together.
 
 use crate::ui;
-use dyweight::comm::{Comm, Solo};
+use dyweight::train::comm::{Comm, Solo};
 use dyweight::{Error, Result};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a failed process leaves rank 0 to say the same itself.
@@ -11,19 +12,19 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Joins the job this process was started in; alone if it was started by hand.
 #[cfg(feature = "mpi")]
-pub fn join() -> Result<Box<dyn Comm>> {
+pub fn join() -> Result<Arc<dyn Comm>> {
     // Each of these is set by the starters of one kind of MPI library.
     const SIGNS: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"];
     let started = SIGNS.iter().any(|sign| std::env::var_os(sign).is_some());
-    Ok(match started.then(dyweight::comm::Mpi::join).flatten() {
-        Some(comm) => Box::new(comm),
-        None => Box::new(Solo),
+    Ok(match started.then(dyweight::train::comm::Mpi::join).flatten() {
+        Some(comm) => Arc::new(comm),
+        None => Arc::new(Solo),
     })
 }
 
 /// Refuses to do the same work several times over.
 #[cfg(not(feature = "mpi"))]
-pub fn join() -> Result<Box<dyn Comm>> {
+pub fn join() -> Result<Arc<dyn Comm>> {
     let size = std::env::var("OMPI_COMM_WORLD_SIZE").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
     if size > 1 {
         return Err(Error::Conflict {
@@ -31,7 +32,7 @@ pub fn join() -> Result<Box<dyn Comm>> {
             hint: "build it with: cargo build --release -p dyweight-cli --features mpi".into(),
         });
     }
-    Ok(Box::new(Solo))
+    Ok(Arc::new(Solo))
 }
 
 /// This process's part of the cores it shares with others of the job; none if it is alone on them.
@@ -64,7 +65,8 @@ pub fn end(comm: &dyn Comm, result: Result<()>) -> ExitCode {
     if !comm.is_first() {
         // Mostly all fail alike, and rank 0 speaks for all. If it is still at work, it waits for what will not come.
         std::thread::sleep(PATIENCE);
-        eprintln!("process {} of {} failed; the state on disk can be resumed", comm.rank(), comm.size());
+        let (rank, size) = (comm.rank(), comm.size());
+        ui::complain(&format!("process {rank} of {size} failed; the state on disk can be resumed"), None);
     }
     comm.abort(i32::from(ui::fail(&error)))
 }

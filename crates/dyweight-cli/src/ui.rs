@@ -1,12 +1,18 @@
 //! What a person sees: progress, warnings, errors, tables.
+//!
+//! Both streams end here. Nobody listening on standard error is no reason to stop a run; data that standard output would not take is
+//! remembered and makes the run fail at its end, when its files are written. No text that came from a file or a name makes a
+//! terminal do anything.
 
-use crate::processes;
-use dyweight::comm::Comm;
+pub use crate::progress::Progress;
+use crate::{flags, processes};
+use dyweight::train::comm::Comm;
 use dyweight::{Error, Result};
-use std::io::{IsTerminal, Write};
-use std::sync::OnceLock;
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// One process of a job speaks for all; the others are silent.
 static SILENT: AtomicBool = AtomicBool::new(false);
@@ -20,13 +26,90 @@ fn is_silent() -> bool {
     SILENT.load(Ordering::SeqCst)
 }
 
+/// The person wants no news.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Nothing but data, warnings and errors is shown from now on.
+pub fn be_quiet() {
+    QUIET.store(true, Ordering::SeqCst);
+}
+
+/// True if there is news to show, and someone to see it.
+pub fn has_news() -> bool {
+    !is_silent() && !QUIET.load(Ordering::SeqCst)
+}
+
+/// True while a line of progress stands at the cursor.
+static DRAWN: AtomicBool = AtomicBool::new(false);
+/// To the start of the line, which is emptied.
+const CLEAR: &str = "\r\x1b[2K";
+
+/// Writes to standard error, if anybody is there to read it; not behind a line of progress.
+fn tell(text: &str) {
+    let mut stderr = io::stderr().lock();
+    let clear = if DRAWN.swap(false, Ordering::SeqCst) { CLEAR } else { "" };
+    let _ = stderr.write_all(format!("{clear}{text}").as_bytes());
+}
+
+/// Around what the terminal is to cut at its edge instead of going on below.
+const CUT: [&str; 2] = ["\x1b[?7l", "\x1b[?7h"];
+
+/// Draws a line over the one that was drawn before.
+pub fn draw_line(line: &str) {
+    let mut stderr = io::stderr().lock();
+    DRAWN.store(true, Ordering::SeqCst);
+    let _ = stderr.write_all(format!("{CLEAR}{}{line}{}", CUT[0], CUT[1]).as_bytes());
+}
+
+/// Removes the line that was drawn.
+pub fn clear_line() {
+    tell("");
+}
+
+/// Why standard output took no more.
+static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Writes to standard output; after a failure nothing more.
+fn give(data: &[u8]) {
+    let mut lost = LOST.lock().unwrap_or_else(PoisonError::into_inner);
+    if !is_silent() && lost.is_none() {
+        *lost = io::stdout().lock().write_all(data).err();
+    }
+}
+
+/// Tells data that did not arrive from a reader that had enough, as `head` does.
+pub fn delivered() -> io::Result<()> {
+    let lost = LOST.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match lost.map_or_else(|| io::stdout().flush(), Err) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// The text without what a terminal would obey.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| c.is_control() && c != '\n';
+    if !text.contains(obeyed) {
+        return text.into();
+    }
+    text.chars().map(|c| if obeyed(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
 /// Prints an error with its hint and gives the exit code.
 pub fn fail(error: &Error) -> u8 {
-    eprintln!("error: {error}");
-    if let Some(hint) = error.hint() {
-        eprintln!("hint: {hint}");
-    }
+    let hint = match error {
+        // A value from a file, or from within another option, cannot be changed by one of its own.
+        Error::BadValue { name, .. } => flags::remedy(name),
+        _ => error.hint(),
+    };
+    complain(&error.to_string(), hint.as_deref());
     exit_code(error)
+}
+
+/// Prints what went wrong, and what to try.
+pub fn complain(problem: &str, hint: Option<&str>) {
+    let hint = hint.map_or(String::new(), |hint| format!("hint: {}\n", harmless(hint)));
+    tell(&format!("error: {}\n{hint}", harmless(problem)));
 }
 
 /// How a process ends that failed so.
@@ -36,21 +119,26 @@ pub fn exit_code(error: &Error) -> u8 {
 
 /// Prints a line for the person at the terminal.
 pub fn say(line: &str) {
-    if !is_silent() {
-        eprintln!("{line}");
+    if has_news() {
+        tell(&format!("{}\n", harmless(line)));
     }
 }
 
 /// Prints a warning.
 pub fn warn(message: &str) {
-    say(&format!("warning: {message}"));
+    if !is_silent() {
+        tell(&format!("warning: {}\n", harmless(message)));
+    }
 }
 
 /// Prints a line of data. A reader that has gone away is not an error.
 pub fn print(line: &str) {
-    if !is_silent() {
-        let _ = writeln!(std::io::stdout(), "{line}");
-    }
+    give(format!("{}\n", harmless(line)).as_bytes());
+}
+
+/// Prints the name of a file as it is, whatever bytes it is made of: the next program is to find the file.
+pub fn print_path(path: &Path) {
+    give(&[path.as_os_str().as_encoded_bytes(), b"\n"].concat());
 }
 
 /// Prints a JSON value as one line of data.
@@ -67,54 +155,12 @@ pub fn stop_requested() -> bool {
             if STOP.swap(true, Ordering::SeqCst) {
                 std::process::exit(130);
             }
-            say("\nstopping at the next step; once more ends at once");
+            say("stopping at the next step; once more ends at once");
         };
         // Without a handler Ctrl-C simply ends the process.
         let _ = ctrlc::set_handler(handler);
     });
     STOP.load(Ordering::SeqCst)
-}
-
-/// One line of progress on a terminal; nothing anywhere else.
-pub struct Progress {
-    what: String,
-    total: usize,
-    done: usize,
-    started: Instant,
-    drawn: Option<Instant>,
-    on: bool,
-}
-
-impl Progress {
-    /// `total` things to do.
-    pub fn new(what: &str, total: usize) -> Self {
-        let on = std::io::stderr().is_terminal() && !is_silent();
-        Self { what: what.into(), total, done: 0, started: Instant::now(), drawn: None, on }
-    }
-
-    /// `n` more are done; `note` is shown behind the count.
-    pub fn add(&mut self, n: usize, note: &str) {
-        self.done += n;
-        let due = self.drawn.is_none_or(|t| t.elapsed() > Duration::from_millis(100)) || self.done >= self.total;
-        if !self.on || !due {
-            return;
-        }
-        self.drawn = Some(Instant::now());
-        let seconds = self.started.elapsed().as_secs_f64();
-        let rate = self.done as f64 / seconds.max(1e-9);
-        let left = (self.total.saturating_sub(self.done)) as f64 / rate.max(1e-9);
-        let width = 24 * self.done / self.total.max(1);
-        let bar: String = (0..24).map(|i| if i < width { '█' } else { '░' }).collect();
-        let (done, total) = (self.done, self.total);
-        eprint!("\r\x1b[2K{} {bar} {done}/{total} · {rate:.1}/s · {} left {note}", self.what, duration(left));
-    }
-
-    /// Clears the line.
-    pub fn finish(self) {
-        if self.on {
-            eprint!("\r\x1b[2K");
-        }
-    }
 }
 
 /// Seconds as a person would say them.
@@ -138,12 +184,28 @@ pub fn table(rows: &[Vec<String>]) {
     }
 }
 
+/// More threads than this for each core only get in each other's way: a thousand on two cores took half a minute for what eight do
+/// in a second.
+const MOST_THREADS_PER_CORE: usize = 4;
+
 /// Uses `threads` threads for everything that follows; if nothing is said, processes on the same cores share them.
 pub fn set_threads(threads: Option<usize>, comm: &dyn Comm) -> Result<()> {
-    let Some(threads) = threads.or_else(|| processes::fair_threads(comm)) else { return Ok(()) };
-    let bad = |expected: String| Error::BadValue { name: "threads", value: threads.to_string(), expected };
-    if !(1..=1024).contains(&threads) {
-        return Err(bad("must lie between 1 and 1024".into()));
+    let bad = |value: usize, expected: String| Error::BadValue { name: "threads", value: value.to_string(), expected };
+    if let Some(threads) = threads.filter(|n| !(1..=1024).contains(n)) {
+        return Err(bad(threads, "must lie between 1 and 1024".into()));
     }
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().map_err(|e| bad(e.to_string()))
+    let Some(asked) = threads.or_else(|| processes::fair_threads(comm)).or_else(threads_of_environment) else {
+        return Ok(());
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let used = asked.min(MOST_THREADS_PER_CORE * cores);
+    if used < asked {
+        say(&format!("{asked} threads on {cores} cores would get in each other's way: {used} are used"));
+    }
+    rayon::ThreadPoolBuilder::new().num_threads(used).build_global().map_err(|e| bad(used, e.to_string()))
+}
+
+/// What rayon would use by itself; what is no number stands for nothing, there as here.
+fn threads_of_environment() -> Option<usize> {
+    std::env::var("RAYON_NUM_THREADS").ok()?.parse().ok().filter(|n| *n > 0)
 }

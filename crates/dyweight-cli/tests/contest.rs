@@ -80,9 +80,29 @@ fn what_cannot_be_compared_is_refused_before_anything_is_made() {
     place.works("compare --model mixture --solvers ipndm,heun --nfe 3,4 --seeds 0-9 --out out --skip-impossible");
     place.refuses("compare --model mixture --solvers ipndm --nfe 3 --seeds 0-8 --out out", &["judging.seeds"]);
     place.refuses(
-        "compare --model mixture --solvers ipndm --nfe 3 --seeds 0-8 --out out --render-only",
-        &["other settings"],
+        "compare --model mixture --shape 1,2,1 --solvers ipndm --nfe 3 --seeds 0-9 --out out",
+        &["subjects[0].computed.shape"],
     );
+    place.refuses(
+        "compare --model mixture --solvers ipndm --nfe 3 --seeds 0-8 --out out --render-only",
+        &["judging.seeds"],
+    );
+}
+
+#[test]
+fn a_comparison_in_which_all_diverge_fails_and_says_the_same_however_it_is_cut() {
+    let far = "compare --model mixture --nfe 3 --seeds 0-40 --sigma-min 1e299 --sigma-max 1e300 --no-times";
+    let places = ["--threads 1 --batch 41", "--threads 2 --batch 3"].map(|cut| {
+        let place = Place::new(&format!("diverged-{}", cut.len()));
+        let ended = place.run(&format!("{far} --solvers euler,ipndm {cut} --out out"));
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains("every solver lost the numbers") && ended.stderr.len() < 600, "{ended:?}");
+        assert!(ended.stdout.contains("diverged") && ended.stdout.contains("report.html"), "{ended:?}");
+        place
+    });
+    assert_eq!(bytes(&places[0].path("out/records.jsonl")), bytes(&places[1].path("out/records.jsonl")));
+    // With one that does not, there is something to compare.
+    places[0].works(&format!("{far} --solvers euler,ipndm:2@logsnr --out other"));
 }
 
 #[test]

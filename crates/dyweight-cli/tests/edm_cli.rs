@@ -22,7 +22,7 @@ fn refused(args: &[&str]) -> String {
 }
 
 fn data(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dyweight/tests/data").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dyweight-models/tests/data").join(name);
     path.to_str().unwrap().into()
 }
 
@@ -49,9 +49,9 @@ impl Drop for Scratch {
 
 /// The `io.*` tensors of the test data under the names `probe` reads.
 fn probe_input(scratch: &Scratch) -> String {
-    let file = dyweight::checkpoint::TensorFile::read(Path::new(&data("edm_standard.safetensors"))).unwrap();
+    let file = dyweight::files::TensorFile::read(Path::new(&data("edm_standard.safetensors"))).unwrap();
     let tensors = file.tensors.into_iter().filter_map(|(name, t)| Some((name.strip_prefix("io.")?.to_string(), t)));
-    let input = dyweight::checkpoint::TensorFile { tensors: tensors.collect(), ..Default::default() };
+    let input = dyweight::files::TensorFile { tensors: tensors.collect(), ..Default::default() };
     let path = scratch.file("input.safetensors");
     input.write(Path::new(&path)).unwrap();
     path
@@ -66,7 +66,7 @@ fn a_converted_network_answers_with_the_same_bits() {
     fine(&["probe", "--model", &pickle, "--input", &input, "--out", &first]);
     fine(&["probe", "--model", &converted, "--input", &input, "--out", &second, "--threads", "1"]);
     assert_eq!(std::fs::read(&first).unwrap(), std::fs::read(&second).unwrap());
-    let answer = dyweight::checkpoint::TensorFile::read(Path::new(&first)).unwrap();
+    let answer = dyweight::files::TensorFile::read(Path::new(&first)).unwrap();
     let names: Vec<&str> = answer.tensors.keys().map(String::as_str).collect();
     assert_eq!(names, ["denoised", "grad_sigma", "grad_x"]);
 }
@@ -90,9 +90,9 @@ fn probe_takes_built_in_models_and_names_what_does_not_fit() {
     let scratch = Scratch::new("probe");
     let (input, out) = (scratch.file("in"), scratch.file("out"));
     let tensor = |shape: &[usize], v: f64| {
-        dyweight::checkpoint::StoredTensor::from_f64(shape, &vec![v; shape.iter().product()]).unwrap()
+        dyweight::files::StoredTensor::from_f64(shape, &vec![v; shape.iter().product()]).unwrap()
     };
-    let mut file = dyweight::checkpoint::TensorFile::default();
+    let mut file = dyweight::files::TensorFile::default();
     file.tensors.insert("x".into(), tensor(&[3, 2, 1, 1], 0.3));
     file.tensors.insert("sigma".into(), tensor(&[3], 0.5));
     file.write(Path::new(&input)).unwrap();

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{Place, bytes};
-use dyweight::checkpoint::{ArrayFile, StoredTensor};
-use dyweight::image::Image;
+use dyweight::files::image::Image;
+use dyweight::files::{ArrayFile, StoredTensor};
 use serde_json::Value;
 
 /// `count` grey images that differ, named as the sampler names them.

@@ -24,6 +24,13 @@ pub enum Error {
         /// Number of groups or heads.
         groups: usize,
     },
+    /// A row of a table that does not exist was asked for.
+    Row {
+        /// Rows of the table.
+        rows: usize,
+        /// Which was asked for.
+        found: usize,
+    },
     /// A size that must not be zero is, or sizes contradict each other.
     Size {
         /// Which size.
@@ -40,6 +47,7 @@ impl fmt::Display for Error {
             Self::Groups { channels, groups } => {
                 write!(f, "{channels} channels do not divide into {groups} equal groups")
             }
+            Self::Row { rows, found } => write!(f, "a table of {rows} rows has no row {found}"),
             Self::Size { what, found } => write!(f, "{what} cannot be {found}"),
         }
     }

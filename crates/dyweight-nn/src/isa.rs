@@ -70,7 +70,10 @@ impl Isa {
     fn is_supported(self) -> bool {
         match self {
             Self::Portable => true,
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Self::Avx2 => {
+                // Every processor with AVX2 has had F16C, too.
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+            }
             Self::Avx512 => {
                 is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512dq")
@@ -149,9 +152,9 @@ impl<R, F: FnOnce() -> R> Kernel for Plain<F> {
 }
 
 /// # Safety
-/// The processor must have AVX2 and FMA.
+/// The processor must have AVX2, FMA and F16C.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
     kernel.run::<Avx2>()
 }

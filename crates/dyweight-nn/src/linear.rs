@@ -1,40 +1,152 @@
 //! Linear layers on the channel axis: `y = x·Wᵀ + b`; of vectors, tokens or pixels alike.
+//!
+//! Two ways to keep the weights, with the same bits in the results:
+//!
+//! * packed ([`Linear::new`]): a copy in the kernel's order, and another one after the first gradient. Fastest for few
+//!   rows;
+//! * stored ([`Linear::from_weights`]): as they lie in a file, f32 or half precision, not copied. A few rows of them at a
+//!   time are widened and packed just before use, in the order of the file, for the forward pass and the gradient alike.
+
+use std::ops::Range;
 
 use crate::act::Act;
 use crate::conv::{Conv2d, ConvAlgo, ConvSpec};
-use crate::error::Result;
+use crate::error::{Result, check_len, check_positive};
+use crate::gemm::{Epilogue, Packed, Product, Span, Start};
+use crate::isa::Isa;
+use crate::parallel::Disjoint;
+use crate::weights::Weights;
 
-/// A linear layer with frozen weights: a 1×1 convolution under another name.
-pub struct Linear(Conv2d);
+/// Floats of stored weights packed at a time: 8 MiB, part of a last-level cache.
+const PACKED_AT_ONCE: usize = 1 << 21;
+
+/// A linear layer with frozen weights.
+pub struct Linear(Kind);
+
+enum Kind {
+    /// A 1×1 convolution under another name.
+    Packed(Conv2d),
+    Stored {
+        isa: Isa,
+        weights: Weights,
+        bias: Option<Vec<f32>>,
+    },
+}
 
 impl Linear {
     /// Packs `weight` (`[out, in]`, row-major) and `bias` (`[out]`).
     pub fn new(inputs: usize, outputs: usize, weight: &[f32], bias: Option<&[f32]>) -> Result<Self> {
-        Conv2d::new(ConvSpec::same(inputs, outputs, 1, ConvAlgo::Direct), weight, bias).map(Self)
+        let spec = ConvSpec::same(inputs, outputs, 1, ConvAlgo::Direct);
+        Conv2d::new(spec, weight, bias).map(|conv| Self(Kind::Packed(conv)))
+    }
+
+    /// Keeps `weights` (`[out, in]`) as they are.
+    pub fn from_weights(weights: Weights, bias: Option<&[f32]>) -> Result<Self> {
+        check_positive("number of inputs", weights.columns())?;
+        check_positive("number of outputs", weights.rows())?;
+        if let Some(bias) = bias {
+            check_len("linear bias", weights.rows(), bias.len())?;
+        }
+        Ok(Self(Kind::Stored { isa: Isa::active(), weights, bias: bias.map(<[f32]>::to_vec) }))
+    }
+
+    /// Number of input channels.
+    pub fn inputs(&self) -> usize {
+        match &self.0 {
+            Kind::Packed(conv) => conv.spec().in_channels,
+            Kind::Stored { weights, .. } => weights.columns(),
+        }
+    }
+
+    /// Number of output channels.
+    pub fn outputs(&self) -> usize {
+        match &self.0 {
+            Kind::Packed(conv) => conv.spec().out_channels,
+            Kind::Stored { weights, .. } => weights.rows(),
+        }
     }
 
     /// `x·Wᵀ + b`.
     pub fn forward(&self, x: &Act) -> Act {
-        self.0.forward(x)
+        match &self.0 {
+            Kind::Packed(conv) => conv.forward(x),
+            Kind::Stored { .. } => self.stored_forward(x, None, 1.0),
+        }
     }
 
     /// `(x·Wᵀ + b + residual)·scale` in one pass.
     pub fn forward_residual(&self, x: &Act, residual: &Act, scale: f32) -> Act {
-        self.0.forward_residual(x, residual, scale)
+        match &self.0 {
+            Kind::Packed(conv) => conv.forward_residual(x, residual, scale),
+            Kind::Stored { .. } => self.stored_forward(x, Some(residual), scale),
+        }
     }
 
     /// Gradient of the input, `gy·W`.
     pub fn backward(&self, gy: &Act) -> Act {
-        self.0.backward(gy, gy.size())
+        self.backward_residual(gy, None, 1.0)
     }
 
     /// `(gy·W + residual)·scale` in one pass.
     pub fn backward_residual(&self, gy: &Act, residual: Option<&Act>, scale: f32) -> Act {
-        self.0.backward_residual(gy, gy.size(), residual, scale)
+        match &self.0 {
+            Kind::Packed(conv) => conv.backward_residual(gy, gy.size(), residual, scale),
+            Kind::Stored { isa, weights, .. } => stored_backward(*isa, weights, gy, residual, scale),
+        }
     }
 
-    /// Bytes the packed weights take now.
+    /// Bytes of memory the weights take now: none if they stay where they are stored.
     pub fn weight_bytes(&self) -> usize {
-        self.0.weight_bytes()
+        match &self.0 {
+            Kind::Packed(conv) => conv.weight_bytes(),
+            Kind::Stored { .. } => 0,
+        }
     }
+
+    fn stored_forward(&self, x: &Act, residual: Option<&Act>, scale: f32) -> Act {
+        let Kind::Stored { isa, weights, bias } = &self.0 else { unreachable!("asked for stored weights") };
+        assert_eq!(x.shape().c, weights.columns(), "channels of a linear layer's input");
+        let mut y = Act::stale(x.shape().with_channels(weights.rows()));
+        let residual = checked(residual, &y);
+        let epilogue = Epilogue { bias: bias.as_deref(), residual, scale, relu: false };
+        let (depth, of) = (Span::whole(weights.columns()), weights.rows());
+        let out = Disjoint::new(y.data_mut());
+        for rows in portions(weights, isa.panel_width()) {
+            let packed = Packed::of_weights_transposed(*isa, weights, rows.clone());
+            let columns = Span { first: rows.start, of };
+            Product { a: x.data(), depth, b: &packed, columns, start: Start::Zero, epilogue }.run(&out);
+        }
+        y
+    }
+}
+
+/// The rows of the weights are the depth of this product: portions of them are summed one after the other.
+fn stored_backward(isa: Isa, weights: &Weights, gy: &Act, residual: Option<&Act>, scale: f32) -> Act {
+    assert_eq!(gy.shape().c, weights.rows(), "channels of a linear layer's output gradient");
+    let mut gx = Act::stale(gy.shape().with_channels(weights.columns()));
+    let last = Epilogue { bias: None, residual: checked(residual, &gx), scale, relu: false };
+    let (columns, of) = (Span::whole(weights.columns()), weights.rows());
+    let out = Disjoint::new(gx.data_mut());
+    for rows in portions(weights, 1) {
+        let packed = Packed::of_weights(isa, weights, rows.clone());
+        let depth = Span { first: rows.start, of };
+        let start = if rows.start == 0 { Start::Zero } else { Start::Output };
+        let epilogue = if rows.end == of { last } else { Epilogue::NONE };
+        Product { a: gy.data(), depth, b: &packed, columns, start, epilogue }.run(&out);
+    }
+    gx
+}
+
+/// All rows, in multiples of `step`, so that a portion of the weights is not too much to pack at once.
+fn portions(weights: &Weights, step: usize) -> impl Iterator<Item = Range<usize>> {
+    let most = (PACKED_AT_ONCE / weights.columns()).max(step) / step * step;
+    let rows = weights.rows();
+    (0..rows).step_by(most).map(move |first| first..rows.min(first + most))
+}
+
+fn checked<'a>(residual: Option<&'a Act>, like: &Act) -> Option<&'a [f32]> {
+    residual.map(|residual| {
+        assert_eq!(residual.shape(), like.shape(), "residual of a linear layer");
+        residual.data()
+    })
 }

@@ -47,6 +47,10 @@ impl<'a> Disjoint<'a> {
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start), len) }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// The address of the first float, for kernels that write rows of their own.
     pub(crate) fn ptr(&self) -> *mut f32 {
         self.ptr

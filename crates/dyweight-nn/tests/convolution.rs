@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use dyweight_nn::{Act, Conv2d, ConvAlgo, ConvSpec, Linear, Padding, Shape};
+use dyweight_nn::{Act, Conv2d, ConvAlgo, ConvSpec, Linear, Padding, PatchEmbed, Shape};
 
 const ALGOS: [ConvAlgo; 3] = [ConvAlgo::Winograd4, ConvAlgo::Winograd2, ConvAlgo::Direct];
 
@@ -119,6 +119,47 @@ fn kernels_strides_and_paddings() {
             let n = 1 + random.below(3);
             check(&mut random, spec, n, size, 3e-6);
         }
+    });
+}
+
+/// The halving convolutions of U-Nets (padded all around) and of autoencoders (below and to the right).
+#[test]
+fn halving() {
+    on_every_isa(|_| {
+        let mut random = Random(12);
+        for padding in [Padding::all(1), Padding::after(1)] {
+            for size in [[8, 8], [9, 6], [2, 3]] {
+                let spec = ConvSpec::same(19, 35, 3, ConvAlgo::Winograd4).with_stride(2).with_padding(padding);
+                check(&mut random, spec, 2, size, 3e-6);
+            }
+        }
+        let spec = ConvSpec::same(1, 1, 3, ConvAlgo::Direct).with_stride(2).with_padding(Padding::after(1));
+        assert_eq!(Conv2d::new(spec, &[0.0; 9], None).unwrap().output_size([8, 6]), [4, 3]);
+    });
+}
+
+#[test]
+fn patches_are_a_convolution() {
+    on_every_isa(|_| {
+        let mut random = Random(13);
+        for (channels, patch, outputs, size) in [(3, 7, 33, [14, 21]), (3, 16, 20, [32, 16]), (1, 1, 5, [2, 3])] {
+            let spec = ConvSpec {
+                kernel: [patch; 2],
+                stride: [patch; 2],
+                ..ConvSpec::same(channels, outputs, 1, ConvAlgo::Direct)
+            };
+            let case = case(&mut random, spec);
+            let embed = PatchEmbed::new(channels, patch, outputs, &case.weight, Some(&case.bias)).unwrap();
+            let x = random.act(2, size[0], size[1], channels);
+            let mut exact = reference(&case, &x);
+            exact.shape = Shape::tokens(2, exact.shape.pixels(), outputs);
+            let y = embed.forward(&x);
+            assert_close("patches", &y, &exact, 3e-6);
+            let gy = random.like(&y);
+            let wanted = case.conv.backward(&gy.clone().into_image(case.conv.output_size(size)), size);
+            assert_close("gradient", &embed.backward(&gy, size), &Exact::of(&wanted), 3e-6);
+        }
+        assert!(PatchEmbed::new(3, 4, 5, &[0.0; 239], None).is_err() && PatchEmbed::new(3, 0, 5, &[], None).is_err());
     });
 }
 

@@ -40,6 +40,41 @@ fn everything(x: &Act, gy: &Act, p: &Act) -> Vec<Act> {
     }
     results.push(AvgPool::new(3, 1, 1, false).backward(gy, gy.size()));
     results.extend([fir.up(x), fir.up_backward(x), silu(x), spatial_sum(x), AvgPool::new(3, 1, 1, false).forward(x)]);
+    results.extend(of_tokens(&mut random, x, gy, p));
+    results
+}
+
+/// The same for operations on tokens.
+fn of_tokens(random: &mut Random, x: &Act, gy: &Act, p: &Act) -> Vec<Act> {
+    let c = x.shape().c;
+    let norm = LayerNorm::new(1e-5, &random.vec(c, 1.0), &random.vec(c, 1.0)).unwrap();
+    let modulated = norm.backward_modulated(x, p, gy);
+    let mut results = vec![norm.forward(x), norm.backward(x, gy), norm.forward_modulated(x, p, p)];
+    results.extend([modulated.x, modulated.scale, modulated.shift]);
+    let rms = RmsNorm::new(1e-6, &random.vec(c / 2, 1.0)).unwrap();
+    results.extend([rms.forward(x), rms.backward(x, gy), gated_residual(x, p, gy)]);
+    results.extend(gated_residual_backward(p, x, gy));
+    for gelu in [Gelu::Exact, Gelu::Tanh, Gelu::Quick] {
+        results.extend([gelu.forward(x), gelu.backward(x, gy), gelu.gated_halves(x)]);
+        results.extend(gelu.gated_backward(x, gy, gy));
+        results.push(gelu.gated_halves_backward(x, &gelu.gated_halves(gy)));
+    }
+    let stored = Weights::from_f32([c, c], &random.vec(c * c, 0.1)).unwrap();
+    let linear = Linear::from_weights(stored, Some(&random.vec(c, 1.0))).unwrap();
+    results.extend([linear.forward(x), linear.backward(gy)]);
+    let patches = PatchEmbed::new(c, 2, 11, &random.vec(c * 4 * 11, 0.1), None).unwrap();
+    let embedded = patches.forward(x);
+    results.extend([patches.backward(&embedded, x.size()), embedded]);
+    let attention = Attention::new(c, 2).unwrap().causal();
+    let (y, sums) = attention.forward(x, gy, x, Bias::NONE);
+    results.extend(attention.backward([x, gy, x], Bias::NONE, &y, &sums, gy));
+    let (long, cross) = (upsample_nearest(&upsample_nearest(x)), Attention::new(c, 1).unwrap());
+    let (gathered, sums) = cross.forward(gy, &long, &long, Bias::NONE);
+    results.extend(cross.backward([gy, &long, &long], Bias::NONE, &gathered, &sums, x));
+    results.extend([y, gathered]);
+    let angles: Vec<f64> = (0..x.shape().pixels()).map(|t| t as f64).collect();
+    let rotary = Rotary::new(2, &angles).unwrap();
+    results.extend([rotary.forward(x), rotary.backward(gy), upsample_nearest(x), upsample_nearest_backward(gy)]);
     results
 }
 

@@ -2,13 +2,13 @@
 //!
 //! All are made here, from the builders of the readers' tests and the library's own writers; no released file is among them.
 
-#[path = "../tests/checkpoint_build/mod.rs"]
+#[path = "../../dyweight-files/tests/build/mod.rs"]
 mod build;
 
 use build::{Member, Pickle, archive, coefficients, float_bytes, network, npy, npz, torch_archive, torch_legacy};
-use dyweight::checkpoint::{Fingerprint, Presets, StoredTensor, TensorFile};
-use dyweight::image::Image;
-use dyweight::models::edm::{Config, Plan};
+use dyweight::files::image::Image;
+use dyweight::files::{Fingerprint, Presets, StoredTensor, TensorFile};
+use dyweight::models::edm::{Blueprint, Config};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -65,7 +65,7 @@ fn configurations() -> Vec<Value> {
 /// The tensors of a configuration, all of small numbers.
 fn tensors_of(config: &Value) -> Vec<(String, Vec<usize>)> {
     let map = config.as_object().expect("an object");
-    let plan = Plan::new(&Config::from_map(map).expect("a configuration")).expect("a plan");
+    let plan = Blueprint::new(&Config::from_map(map).expect("a configuration")).expect("a plan");
     plan.all_tensors().into_iter().map(|t| (format!("model.{}", t.name), t.shape)).collect()
 }
 
@@ -240,7 +240,7 @@ fn png(colour: u8, depth: u8) -> Vec<u8> {
 fn solvers() -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     for preset in &Presets::official().expect("embedded").presets {
-        let mut file = preset.solver_file().expect("sound");
+        let mut file = dyweight::train::learned::preset(preset).expect("sound");
         if file.steps > 5 {
             continue;
         }

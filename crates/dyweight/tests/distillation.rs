@@ -3,17 +3,20 @@
 //! A slow campaign: `DYWEIGHT_SLOW=1 cargo test --release --test distillation -- --nocapture`. Its figures are in
 //! `docs/training.md`. Without the variable a short run on one budget is checked.
 
-use dyweight::checkpoint::TensorFile;
+use dyweight::Tensor;
 use dyweight::denoiser::Model;
-use dyweight::models::mixture::Mixture;
+use dyweight::files::TensorFile;
+use dyweight::mixture::Mixture;
 use dyweight::noise::{Rng, Stream};
 use dyweight::sample::{Plan, sample};
+use dyweight::solver::DyWeight;
 use dyweight::solver::{Heun, Solver};
 use dyweight::spec::budget::Setting;
-use dyweight::spec::{Budget, ScheduleSpec, SolverSpec, TrainSpec};
-use dyweight::train::{Loss, Parameters, Targets, Training};
-use dyweight::{Result, Tensor};
+use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
+use dyweight::train::TrainSpec;
+use dyweight::train::train;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 fn slow() -> bool {
     std::env::var_os("DYWEIGHT_SLOW").is_some()
@@ -68,7 +71,7 @@ impl Truth {
 
     fn handcrafted(&self, model: &dyn Model, name: &str, order: usize, afs: bool, nfe: usize) -> f64 {
         let spec = SolverSpec { order: Some(order), ..SolverSpec::named(name) };
-        let solver: Box<dyn Solver> = spec.build(model.prediction()).unwrap();
+        let solver: Box<dyn Solver> = spec.build(model.is_bounded()).unwrap();
         let schedule = ScheduleSpec::default().build(model.prediction()).unwrap();
         let setting = Setting {
             solver: &*solver,
@@ -84,27 +87,10 @@ impl Truth {
     }
 }
 
-fn train(model: &dyn Model, spec: &TrainSpec, nfe: usize) -> Result<(dyweight::spec::TrainPlan, Parameters)> {
-    let plan = spec.plan(model, &ScheduleSpec::default(), Budget::Nfe(nfe), Loss::L2)?;
-    let targets = |purpose| -> Result<Targets<'_>> {
-        let teacher = spec.teacher(model, &plan)?;
-        Ok(Targets::new(model, spec.pairs(model, purpose)?, teacher, plan.supervision, plan.recipe.micro_batch))
-    };
-    let (training, validation) = (targets("training")?, targets("validation")?);
-    let both = (&training, &validation);
-    let mut run = Training::new(model, plan.student.clone(), plan.parameters.clone(), both, plan.recipe.clone())?;
-    while !run.is_finished() {
-        run.advance()?;
-    }
-    let result = run.result();
-    drop(run);
-    Ok((plan, result))
-}
-
-fn learned_error(model: &dyn Model, truth: &Truth, spec: &TrainSpec, nfe: usize) -> f64 {
-    let (plan, parameters) = train(model, spec, nfe).unwrap();
-    let solver = parameters.solver(false).unwrap();
-    truth.error(model, &Plan::new(&solver, &plan.student.grid).afs(plan.student.afs))
+fn learned_error(model: &Mixture, truth: &Truth, spec: &TrainSpec, nfe: usize) -> f64 {
+    let file = train(Arc::new(model.clone()), Budget::Nfe(nfe), spec).unwrap();
+    let solver = DyWeight::fixed(&file.weights, &file.time_scale).unwrap().time_shift(file.time_shift);
+    truth.error(model, &Plan::new(&solver, &file.grid().unwrap()).afs(file.afs))
 }
 
 #[test]
@@ -127,7 +113,7 @@ fn short_training_beats_them_too() {
     compare("48-d", &model, &Truth::of(&model, 500), &spec, (3, 3.0));
 }
 
-fn compare(name: &str, model: &dyn Model, truth: &Truth, spec: &TrainSpec, (nfe, factor): (usize, f64)) {
+fn compare(name: &str, model: &Mixture, truth: &Truth, spec: &TrainSpec, (nfe, factor): (usize, f64)) {
     let learned = learned_error(model, truth, spec, nfe);
     let mut line = format!("{name} {nfe} calls: dyweight {learned:.3e}");
     for (solver, order) in [("ipndm", 3), ("ipndm", 4), ("dpmpp", 2), ("dpmpp", 3), ("unipc", 2), ("unipc", 3)] {

@@ -1,20 +1,23 @@
 //! Numerical faults: a model that answers with NaN, infinity or huge numbers at a chosen call, inputs and levels no model was
 //! made for. Everything ends in an error that says where, or in finite numbers; nothing panics, no NaN is handed on.
 
+#[path = "../../dyweight-models/tests/edm_common/mod.rs"]
 mod edm_common;
 
 use dyweight::denoiser::{Condition, Denoiser, Differentiable, Levels, Model, Prediction, Pullback};
-use dyweight::models::mixture::Mixture;
+use dyweight::mixture::Mixture;
 use dyweight::noise::Rng;
-use dyweight::path::Memory;
 use dyweight::sample::{Outcome, Plan, sample};
 use dyweight::schedule::Grid;
-use dyweight::solver::{DyWeight, Solver, adams_bashforth_rows};
-use dyweight::spec::{Budget, METHODS, ScheduleSpec, SolverSpec, TrainPlan, TrainSpec};
-use dyweight::train::{Event, Loss, Targets, Training};
+use dyweight::solver::{DyWeight, Initial, Solver};
+use dyweight::spec::{Budget, METHODS, ScheduleSpec, SolverSpec};
+use dyweight::trail::Memory;
+use dyweight::train::{Event, Loss, Parts, Targets, Training};
+use dyweight::train::{TrainPlan, TrainSpec};
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::Mutex;
 
 const NOT_NUMBERS: [f64; 3] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
@@ -140,9 +143,9 @@ fn solvers(prediction: Prediction, afs: bool) -> Vec<Box<dyn Solver>> {
     let make = |name: &str| -> Box<dyn Solver> {
         if name == "dyweight" {
             let scales = vec![0.95; STEPS - usize::from(afs)];
-            return Box::new(DyWeight::fixed(&adams_bashforth_rows(STEPS, 3), &scales).unwrap());
+            return Box::new(DyWeight::fixed(&Initial::Ab.rows(STEPS, 3), &scales).unwrap());
         }
-        SolverSpec::named(name).build(prediction).unwrap()
+        SolverSpec::named(name).build(prediction == Prediction::Denoised).unwrap()
     };
     METHODS.iter().map(|m| make(m.name)).collect()
 }
@@ -308,7 +311,7 @@ fn networks_on_grids_far_outside_their_range() {
             let grid = ScheduleSpec::default().build(Prediction::Denoised).unwrap().grid(3, (low, high)).unwrap();
             for batch in odd_batches([1, c, h, w]) {
                 for solver in ["euler", "dpmpp", "unipc", "heun"] {
-                    let solver = SolverSpec::named(solver).build(Prediction::Denoised).unwrap();
+                    let solver = SolverSpec::named(solver).build(true).unwrap();
                     let plan = Plan::new(&*solver, &grid);
                     match sample(&*bound, &plan, &batch, &mut |_| ControlFlow::Continue(())) {
                         Ok(outcome) => {
@@ -340,27 +343,35 @@ fn train_spec(memory: Memory, plain: bool) -> TrainSpec {
 }
 
 /// Trains `student` towards a teacher on the sound model; every iteration's end is shown.
-fn train(student: &Faulty, spec: &TrainSpec, show: &mut dyn FnMut(&Training<'_>, Option<Event>)) -> Result<Vec<f64>> {
-    let model = &student.inner;
-    let plan: TrainPlan = spec.plan(student, &ScheduleSpec::default(), Budget::Nfe(3), Loss::L2)?;
-    let targets = |purpose| -> Result<Targets<'_>> {
-        let teacher = spec.teacher(model, &plan)?;
-        Ok(Targets::new(model, spec.pairs(model, purpose)?, teacher, plan.supervision, 4))
+fn train(student: &Arc<Faulty>, spec: &TrainSpec, show: &mut dyn FnMut(&Training, Option<Event>)) -> Result<Vec<f64>> {
+    let model = Arc::new(student.inner.clone());
+    let plan: TrainPlan = spec.plan(&**student, &ScheduleSpec::default(), Budget::Nfe(3), Loss::L2)?;
+    let targets = |purpose| -> Result<Arc<Targets>> {
+        let teacher = spec.teacher(&*model, &plan)?;
+        let pairs = spec.pairs(&*model, purpose)?;
+        Ok(Arc::new(Targets::new(model.clone(), pairs, teacher, plan.supervision, 4)))
     };
     let (training, validation) = (targets("training")?, targets("validation")?);
-    let both = (&training, &validation);
-    let mut run = Training::new(student, plan.student.clone(), plan.parameters.clone(), both, plan.recipe.clone())?;
+    let mut run = Training::new(Parts {
+        model: student.clone(),
+        student: plan.student,
+        learnable: plan.learnable,
+        start: plan.start,
+        training,
+        validation,
+        recipe: plan.recipe,
+    })?;
     while !run.is_finished() {
         let outcome = run.advance();
-        assert!(run.parameters.values.iter().all(|v| v.is_finite()), "parameters {:?}", run.parameters.values);
+        assert!(run.numbers.iter().all(|v| v.is_finite()), "numbers {:?}", run.numbers);
         show(&run, outcome?.validation.map(|v| v.event));
     }
-    Ok(run.result().values)
+    Ok(run.result().to_vec())
 }
 
 /// Calls of an undisturbed run.
 fn calls_of(spec: &TrainSpec, model: Mixture) -> usize {
-    let sound = Faulty::new(model, usize::MAX - 1, 0.0);
+    let sound = Arc::new(Faulty::new(model, usize::MAX - 1, 0.0));
     train(&sound, spec, &mut |_, _| {}).unwrap();
     sound.calls_made()
 }
@@ -380,7 +391,7 @@ fn training_turns_back_and_ends_with_finite_parameters() {
                 ] {
                     for forever in [false, true] {
                         let faulty = Faulty::new(model.clone(), call, value).in_the(what);
-                        let faulty = if forever { faulty.ever_after() } else { faulty };
+                        let faulty = Arc::new(if forever { faulty.ever_after() } else { faulty });
                         let mut events = Vec::new();
                         match train(&faulty, &spec, &mut |_, event| events.push(event)) {
                             Ok(values) => {
@@ -416,7 +427,7 @@ fn a_plain_run_reports_the_fault() {
             let spec = train_spec(memory, true);
             for call in 0..calls_of(&spec, model.clone()) {
                 for (what, value) in [(Where::Output, f64::NAN), (Where::Output, 1e300), (Where::Gradient, f64::NAN)] {
-                    let faulty = Faulty::new(model.clone(), call, value).in_the(what);
+                    let faulty = Arc::new(Faulty::new(model.clone(), call, value).in_the(what));
                     match train(&faulty, &spec, &mut |_, _| {}) {
                         // A second run for the gradient's sake gives no output that is used, a first one no gradient.
                         Ok(values) => {
@@ -435,4 +446,17 @@ fn a_plain_run_reports_the_fault() {
     }
     println!("{reported} reported, {harmless} harmless");
     assert!(reported > 50);
+}
+
+/// A run that only turns back gets no better: patience ends it like any other that does not.
+#[test]
+fn patience_ends_a_run_that_only_turns_back() {
+    let spec = TrainSpec { iters: Some(200), patience: Some(3), ..train_spec(Memory::Recompute, false) };
+    let [model, _] = both_kinds();
+    let sound = calls_of(&TrainSpec { iters: Some(1), ..spec.clone() }, model.clone());
+    let faulty = Arc::new(Faulty::new(model, sound, f64::NAN).in_the(Where::Output).ever_after());
+    let mut events = Vec::new();
+    train(&faulty, &spec, &mut |_, event| events.push(event)).unwrap();
+    assert!(events.len() < 20, "{} iterations", events.len());
+    assert_eq!(events.last(), Some(&Some(Event::RolledBack)));
 }

@@ -1,12 +1,14 @@
 //! What fuzzing, and reading along with it, has found: each input stays an error, and a cheap one.
 
-use dyweight::checkpoint::{Fingerprint, SolverFile, StoredTensor, TensorFile};
 use dyweight::denoiser::Prediction;
-use dyweight::image::{BadPng, Image};
-use dyweight::models::mixture::Mixture;
+use dyweight::files::image::{BadPng, Image};
+use dyweight::files::{Fingerprint, StoredTensor, TensorFile};
+use dyweight::mixture::Mixture;
 use dyweight::schedule::Schedule;
+use dyweight::solver_file::SolverFile;
 use dyweight::spec::budget::Setting;
-use dyweight::spec::{Budget, METHODS, ScheduleSpec, SolverSpec, TrainSpec};
+use dyweight::spec::{Budget, METHODS, ScheduleSpec, SolverSpec};
+use dyweight::train::TrainSpec;
 use dyweight::train::{Loss, parse_states};
 use dyweight::{Error, Result};
 use std::time::{Duration, Instant};
@@ -29,7 +31,7 @@ fn bad_value(outcome: Result<()>) -> &'static str {
 #[test]
 fn the_largest_budgets_are_found_at_once() {
     for method in METHODS.iter().filter(|m| m.name != "dyweight") {
-        let solver = SolverSpec::named(method.name).build(Prediction::Denoised).unwrap();
+        let solver = SolverSpec::named(method.name).build(true).unwrap();
         // DEIS and UniPC compute for each step what the others look up.
         let most = if method.highest_order == Some(4) && method.name != "ipndm" { 10_000 } else { 100_000 };
         for (nfe, afs) in [(most - 1, false), (most, true)] {

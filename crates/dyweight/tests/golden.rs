@@ -3,19 +3,21 @@
 //!
 //! `data/subset_golden.py` cut the stored files out of the full reference runs.
 
-use dyweight::checkpoint::TensorFile;
 use dyweight::denoiser::{Model, Prediction};
-use dyweight::models::mixture::Mixture;
+use dyweight::files::TensorFile;
+use dyweight::mixture::Mixture;
 use dyweight::noise::{Rng, TorchGenerator};
 use dyweight::sample::{Plan, sample};
-use dyweight::solver::{Predict, Solver, Variant};
+use dyweight::solver::{LowerOrderFinal, Predict, Solver, Variant};
 use dyweight::spec::budget::Setting;
-use dyweight::spec::{Budget, Learned, ScheduleSpec, SolverSpec, TrainSpec};
-use dyweight::train::{Loss, Noise, Targets, Training};
+use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
+use dyweight::train::{Learned, TrainSpec};
+use dyweight::train::{Loss, Noise, Parts, Targets, Training};
 use dyweight::{Result, Tensor};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 fn stored(bytes: &[u8]) -> TensorFile {
     TensorFile::parse(bytes.to_vec().into()).unwrap()
@@ -62,12 +64,12 @@ fn handcrafted(case: &Value) -> Result<Box<dyn Solver>> {
     SolverSpec {
         order: case["max_order"].as_u64().map(|o| o as usize),
         predict: case["predict_x0"].as_bool().map(|x0| if x0 { Predict::Data } else { Predict::Noise }),
-        lower_order_final: case["lower_order_final"].as_bool(),
+        lower_order_final: case["lower_order_final"].as_bool().map(LowerOrderFinal::from),
         variant: case["variant"].as_str().map(|v| if v == "bh1" { Variant::Bh1 } else { Variant::Bh2 }),
         r: case["r"].as_f64(),
         ..SolverSpec::named(name)
     }
-    .build(Prediction::Denoised)
+    .build(true)
 }
 
 /// The coefficients of a case, through a file as a user gives them.
@@ -125,7 +127,7 @@ fn trajectories_and_calls_of_the_reference() -> Result<()> {
 #[test]
 fn training_traces_of_the_reference() -> Result<()> {
     let file = stored(include_bytes!("data/golden_training.safetensors"));
-    let model = mixture(&file);
+    let model: Arc<dyn Model> = Arc::new(mixture(&file));
     for (name, run) in facts(&file, "runs").as_object().unwrap() {
         trace(&model, &file, name, run)?;
     }
@@ -133,7 +135,7 @@ fn training_traces_of_the_reference() -> Result<()> {
 }
 
 /// The first iterations of a run; its rate is that of the whole run.
-fn trace(model: &dyn Model, file: &TensorFile, name: &str, run: &Value) -> Result<()> {
+fn trace(model: &Arc<dyn Model>, file: &TensorFile, name: &str, run: &Value) -> Result<()> {
     let number = |key: &str| run[key].as_u64().unwrap() as usize;
     let spec = TrainSpec {
         afs: run["afs"].as_bool(),
@@ -147,19 +149,27 @@ fn trace(model: &dyn Model, file: &TensorFile, name: &str, run: &Value) -> Resul
         plain: Some(true),
         ..TrainSpec::default()
     };
-    let plan = spec.plan(model, &schedule(run), Budget::Steps(steps(&run["num_steps"])), Loss::L2)?;
+    let plan = spec.plan(&**model, &schedule(run), Budget::Steps(steps(&run["num_steps"])), Loss::L2)?;
     let of = |what: &str| list(file, &format!("{name}.{what}"));
     let (noise, losses, rates) = (of("noise"), of("loss"), of("lr"));
-    let mut pairs = spec.pairs(model, "training")?;
+    let mut pairs = spec.pairs(&**model, "training")?;
     pairs.noise = Noise::Given(Tensor::new([noise.len() / 48, 3, 4, 4], noise)?);
-    let teacher = spec.teacher(model, &plan)?;
-    let targets = Targets::new(model, pairs, teacher, plan.supervision, plan.recipe.micro_batch);
-    let both = (&targets, &targets);
-    let mut training = Training::new(model, plan.student.clone(), plan.parameters.clone(), both, plan.recipe.clone())?;
+    let teacher = spec.teacher(&**model, &plan)?;
+    let targets = Arc::new(Targets::new(model.clone(), pairs, teacher, plan.supervision, plan.recipe.micro_batch));
+    let mut training = Training::new(Parts {
+        model: model.clone(),
+        student: plan.student,
+        learnable: plan.learnable,
+        start: plan.start,
+        training: targets.clone(),
+        validation: targets,
+        recipe: plan.recipe,
+    })?;
     let (mut weights, mut scales) = (Vec::new(), Vec::new());
-    let mut note = |training: &Training<'_>| {
-        weights.extend(training.parameters.matrix(&training.parameters.values));
-        scales.extend(training.parameters.scales());
+    let mut note = |training: &Training| {
+        let shown = training.learnable().shown(&training.numbers);
+        weights.extend(shown[0].values.clone());
+        scales.extend(shown[1].values.clone());
     };
     note(&training);
     for i in 0..losses.len() {
@@ -168,11 +178,9 @@ fn trace(model: &dyn Model, file: &TensorFile, name: &str, run: &Value) -> Resul
         assert!((iteration.loss - losses[i]).abs() < 1e-6 * losses[i], "{name}, {i}: {} {}", iteration.loss, losses[i]);
         assert!((iteration.rate - rates[i]).abs() < 1e-14, "{name}, {i}");
         if i == 0 {
-            let parameters = &training.parameters;
-            let matrix = parameters.matrix(&iteration.gradient);
-            assert!(relative_error(&matrix, &of("grad0.weights")) < 1e-7, "{name}");
-            let of_scales = parameters.split(&iteration.gradient).1;
-            assert!(relative_error(of_scales, &of("grad0.time_scale")) < 1e-7, "{name}");
+            let shown = training.learnable().shown_gradient(&iteration.gradient);
+            assert!(relative_error(&shown[0].values, &of("grad0.weights")) < 1e-7, "{name}");
+            assert!(relative_error(&shown[1].values, &of("grad0.time_scale")) < 1e-7, "{name}");
         }
     }
     assert!(relative_error(&weights, &of("weights")) < 1e-6, "{name}");

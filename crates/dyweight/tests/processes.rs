@@ -1,12 +1,13 @@
 //! Work shared by several processes gives the bits of one. The processes here are threads with a made-up [`Comm`], so that what
 //! MPI is asked to carry can be tested without MPI; `tests/mpi/run` does the same with real ones.
 
-use dyweight::comm::{Comm, Solo};
-use dyweight::denoiser::Model;
+use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::Rng;
-use dyweight::spec::{Budget, LoadedModel, ModelSpec, ScheduleSpec, Seeds, SolverSpec, TrainSpec};
+use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
 use dyweight::study::contest::{Contestant, Entry, Experiment, Judging, Subject, Watch, run};
-use dyweight::train::{Files, Loss, Session, Targets, Training};
+use dyweight::train::TrainSpec;
+use dyweight::train::comm::{Comm, Solo};
+use dyweight::train::{Course, Files, Loss};
 use dyweight::{Error, Result};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -57,11 +58,11 @@ impl Comm for Thread {
 }
 
 /// What each of `size` processes makes of `work`, in the order of ranks.
-fn together<T: Send>(size: usize, work: impl Fn(&dyn Comm) -> T + Sync) -> Vec<T> {
+fn together<T: Send>(size: usize, work: impl Fn(&Arc<dyn Comm>) -> T + Sync) -> Vec<T> {
     let places: Arc<Vec<_>> = Arc::new((0..size).map(|_| Mutex::default()).collect());
     let meeting = Arc::new(Barrier::new(size));
     let one = |rank: usize| {
-        let comm = Thread { rank, places: places.clone(), meeting: meeting.clone() };
+        let comm: Arc<dyn Comm> = Arc::new(Thread { rank, places: places.clone(), meeting: meeting.clone() });
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         pool.install(|| work(&comm))
     };
@@ -105,7 +106,7 @@ fn results_come_in_order_and_failures_of_the_work_to_everyone() {
                 let (solver, sigma, value) = ("euler".to_string(), 0.1, f64::NAN);
                 Error::Diverged { solver, step: 3, sigma, tensor, sample: 7, value }
             };
-            let lost = |comm: &dyn Comm| {
+            let lost = |comm: &Arc<dyn Comm>| {
                 let work = || if comm.rank() == last { Err(failure()) } else { Ok(true) };
                 let result: Result<Vec<bool>> = comm.all(work);
                 result.unwrap_err().to_string()
@@ -113,7 +114,7 @@ fn results_come_in_order_and_failures_of_the_work_to_everyone() {
             let said = together(size, lost);
             assert!(said.iter().all(|text| text == &failure().to_string() && text.contains("in sample 7")), "{said:?}");
         }
-        let stopped = |comm: &dyn Comm| {
+        let stopped = |comm: &Arc<dyn Comm>| {
             let result: Result<Vec<bool>> =
                 comm.collect(|| if comm.rank() == last { Err(Error::Cancelled) } else { Ok(true) });
             matches!(result, Err(Error::Cancelled))
@@ -169,32 +170,29 @@ fn short() -> TrainSpec {
 }
 
 /// Trains in a directory, stopping in process `stopper` after so many iterations; the parameters found.
-fn train(comm: &dyn Comm, place: &Path, stop: Option<(usize, usize)>, resume: bool) -> Result<Vec<f64>> {
+fn train(comm: &Arc<dyn Comm>, place: &Path, stop: Option<(usize, usize)>, resume: bool) -> Result<Vec<f64>> {
     let loaded = mixture();
-    let model: &dyn Model = &*loaded.model;
-    let spec = short();
-    let plan = spec.plan(model, &ScheduleSpec::default(), Budget::Nfe(4), Loss::L2)?;
-    let targets = |purpose| -> Result<Targets<'_>> {
-        let teacher = spec.teacher(model, &plan)?;
-        Targets::new(model, spec.pairs(model, purpose)?, teacher, plan.supervision, plan.recipe.micro_batch)
-            .shared_by(comm)
-            .cached_in(place.join("teacher"), &loaded.sha256)
+    let course = Course {
+        comm: comm.clone(),
+        cache: Some(place.join("teacher")),
+        files: Some(Files::beside(&place.join("solver.json"))),
+        resume,
+        ..Course::new(loaded.model.clone(), loaded.identity(), Budget::Nfe(4), short(), Loss::L2)
     };
-    let (training, validation) = (targets("training")?, targets("validation")?);
-    let both = (&training, &validation);
-    let mut run = Training::new(model, plan.student.clone(), plan.parameters.clone(), both, plan.recipe.clone())?;
-    let (session, _) = Session::open(&mut run, Files::beside(&place.join("solver.json")), "test", resume)?;
-    session.run(&mut |iteration, _| match stop {
-        Some((rank, after)) if rank == comm.rank() && iteration.index + 1 == after => ControlFlow::Break(()),
+    let prepared = course.prepare()?;
+    let trained = prepared.run(&prepared.pairing()?, &mut |iteration, _| match stop {
+        Some((rank, after)) if rank == comm.rank() && iteration.index + 1 == after => {
+            ControlFlow::Break(Error::Cancelled)
+        }
         _ => ControlFlow::Continue(()),
     })?;
-    Ok(run.result().values)
+    Ok(trained.run.result().to_vec())
 }
 
 #[test]
 fn training_has_the_same_bits_for_any_number_of_processes() {
     let alone = Place::new("alone");
-    let expected = train(&Solo, &alone.0, None, false).unwrap();
+    let expected = train(&alone_comm(), &alone.0, None, false).unwrap();
     for size in [2, 3, 4] {
         let place = Place::new(&format!("{size}"));
         for found in together(size, |comm| train(comm, &place.0, None, false).unwrap()) {
@@ -211,7 +209,7 @@ fn training_has_the_same_bits_for_any_number_of_processes() {
 #[test]
 fn a_run_stopped_in_any_process_is_resumed_by_any_number() {
     let alone = Place::new("whole");
-    let expected = train(&Solo, &alone.0, None, false).unwrap();
+    let expected = train(&alone_comm(), &alone.0, None, false).unwrap();
     let place = Place::new("stopped");
     for ended in together(3, |comm| train(comm, &place.0, Some((2, 5)), false)) {
         assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
@@ -219,8 +217,12 @@ fn a_run_stopped_in_any_process_is_resumed_by_any_number() {
     for ended in together(2, |comm| train(comm, &place.0, Some((1, 9)), true)) {
         assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
     }
-    assert_eq!(train(&Solo, &place.0, None, true).unwrap(), expected);
+    assert_eq!(train(&alone_comm(), &place.0, None, true).unwrap(), expected);
     assert!(place.files() == alone.files(), "other files are left");
+}
+
+fn alone_comm() -> Arc<dyn Comm> {
+    Arc::new(Solo)
 }
 
 struct Blind;
@@ -228,7 +230,7 @@ struct Blind;
 impl Watch for Blind {
     fn begin(&mut self, _: &str, _: usize, _: usize, _: usize) {}
 
-    fn advance(&mut self, _: usize) -> ControlFlow<()> {
+    fn advance(&mut self, _: usize) -> ControlFlow<Error> {
         ControlFlow::Continue(())
     }
 }
@@ -254,11 +256,11 @@ fn an_experiment_leaves_the_same_records_for_any_number_of_processes() {
         let (teacher, schedule) = (SolverSpec::named("ipndm"), ScheduleSpec::default());
         let seeds = Seeds::parse("0-50").unwrap();
         let judging =
-            Judging { seeds, rng: Rng::Native, teacher, teacher_nfe: 12, schedule, reference: None, batch: 8 };
+            Judging { seeds, rng: Rng::Native, teacher, teacher_nfe: Some(12), schedule, reference: None, batch: 8 };
         Experiment { name: "test".into(), subjects: vec![subject], entries, judging }
     };
     let alone = Place::new("experiment");
-    run(&experiment(), &alone.0, &Solo, &mut Blind).unwrap();
+    run(&experiment(), &alone.0, &alone_comm(), &mut Blind).unwrap();
     let expected = alone.files();
     assert!(expected.contains_key("records.jsonl") && !expected.contains_key(".lock"), "{:?}", expected.keys());
     for size in [2, 3] {

@@ -1,18 +1,20 @@
 //! What must hold whatever the numbers: grids, splits of work, files, windows, memory policies.
 
-use dyweight::checkpoint::SolverFile;
-use dyweight::checkpoint::solver_file::{ModelIdentity, Parts};
 use dyweight::denoiser::{Denoiser, Levels, Model, Prediction};
-use dyweight::models::mixture::Mixture;
+use dyweight::mixture::Mixture;
 use dyweight::noise::{Rng, Stream};
-use dyweight::path::Memory;
 use dyweight::sample::{Plan, sample};
 use dyweight::schedule::{BetaTable, Grid, Schedule, Shift};
-use dyweight::solver::{DyWeight, Rows, Solver, adams_bashforth_rows};
-use dyweight::spec::{Budget, METHODS, ScheduleSpec, SolverSpec, TrainSpec};
-use dyweight::train::{Loss, Parameters, ScaleMode, Targets, Training};
+use dyweight::solver::{DyWeight, Initial, Rows, Solver};
+use dyweight::solver_file::SolverFile;
+use dyweight::solver_file::{ModelIdentity, Parts};
+use dyweight::spec::{Budget, METHODS, SolverSpec};
+use dyweight::trail::Memory;
+use dyweight::train::TrainSpec;
+use dyweight::train::{Course, Learnable, LearnedWeights, Loss, ScaleMode};
 use dyweight::{Result, Tensor};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Uniform in a range.
 fn between(z: &mut Stream, low: f64, high: f64) -> f64 {
@@ -41,7 +43,7 @@ fn run(model: &dyn Denoiser, plan: &Plan<'_>, noise: &Tensor) -> Tensor {
 /// Rows of random weights whose sums stay near 1, as good solvers' do.
 fn random_rows(z: &mut Stream, steps: usize, window: usize) -> Rows {
     let near = |z: &mut Stream, row: &Vec<f64>| row.iter().map(|w| w + 0.03 * z.normal()).collect();
-    adams_bashforth_rows(steps, window).iter().map(|row| near(z, row)).collect()
+    Initial::Ab.rows(steps, window).iter().map(|row| near(z, row)).collect()
 }
 
 #[test]
@@ -73,7 +75,7 @@ fn grids_fall_strictly_between_exact_ends() {
 /// All handcrafted solvers and a learned one.
 fn solvers(steps: usize) -> Vec<Box<dyn Solver>> {
     let handcrafted = METHODS.iter().filter(|m| m.name != "dyweight");
-    let mut all: Vec<_> = handcrafted.map(|m| SolverSpec::named(m.name).build(Prediction::Denoised).unwrap()).collect();
+    let mut all: Vec<_> = handcrafted.map(|m| SolverSpec::named(m.name).build(true).unwrap()).collect();
     let rows = random_rows(&mut Stream::new(1), steps, 3);
     all.push(Box::new(DyWeight::fixed(&rows, &vec![0.95; steps - 1]).unwrap()));
     all
@@ -118,21 +120,16 @@ struct Trained {
     result: Vec<f64>,
 }
 
-fn train(model: &dyn Model, spec: &TrainSpec) -> Result<Trained> {
-    let plan = spec.plan(model, &ScheduleSpec::default(), Budget::Nfe(4), Loss::L2)?;
-    let targets = |purpose| -> Result<Targets<'_>> {
-        let teacher = spec.teacher(model, &plan)?;
-        Ok(Targets::new(model, spec.pairs(model, purpose)?, teacher, plan.supervision, plan.recipe.micro_batch))
-    };
-    let (training, validation) = (targets("training")?, targets("validation")?);
-    let both = (&training, &validation);
-    let mut run = Training::new(model, plan.student.clone(), plan.parameters.clone(), both, plan.recipe.clone())?;
+fn train(model: &Mixture, spec: &TrainSpec) -> Result<Trained> {
+    let (model, name) = (Arc::new(model.clone()), ModelIdentity::default());
+    let prepared = Course::new(model, name, Budget::Nfe(4), spec.clone(), Loss::L2).prepare()?;
+    let mut run = prepared.begin(&prepared.pairing()?)?;
     let mut iterations = Vec::new();
     while !run.is_finished() {
         let i = run.advance()?;
         iterations.push((i.loss, i.gradient, i.validation.map(|v| v.loss)));
     }
-    Ok(Trained { iterations, values: run.parameters.values.clone(), result: run.result().values })
+    Ok(Trained { iterations, values: run.numbers.clone(), result: run.result().to_vec() })
 }
 
 fn short() -> TrainSpec {
@@ -255,8 +252,8 @@ fn the_matrix_of_a_window_has_absolute_columns() {
     for _ in 0..50 {
         let (steps, window) = (1 + below(&mut z, 8), 1 + below(&mut z, 9));
         let rows = random_rows(&mut z, steps, window);
-        let parameters = Parameters::new(&rows, &vec![1.0; steps], ScaleMode::Free, true);
-        let matrix = parameters.matrix(&parameters.values);
+        let (shape, numbers) = LearnedWeights::new(&rows, &vec![1.0; steps], ScaleMode::Free, true);
+        let matrix = &shape.shown(&numbers)[0].values;
         for (i, columns) in matrix.chunks(steps).enumerate() {
             let first = (i + 1).saturating_sub(window);
             assert_eq!(&columns[first..=i], &rows[i][..], "row {i}");

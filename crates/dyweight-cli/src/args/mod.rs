@@ -1,20 +1,21 @@
 //! Arguments that several commands share. They are read as text and turned into the library's specs here, and nowhere else.
 
 use clap::Args;
-use dyweight::solver::{Predict, Variant};
-use dyweight::spec::{
-    Budget, FeatureReference, FeatureSpec, LoadedModel, ModelSpec, ScheduleSpec, SolverSpec, reference,
-};
+use dyweight::files::NamedPath;
+use dyweight::models::{FeatureSpec, LoadedModel, ModelSpec};
+use dyweight::solver::{LowerOrderFinal, Predict, Variant};
+use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
+use dyweight::study::{FeatureReference, reference};
 use dyweight::{Error, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Which model.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub struct ModelArgs {
-    /// Built-in name (see 'dyweight list models') or file
-    #[arg(long, value_name = "NAME|FILE")]
+    /// Built-in name (see 'dyweight list models'), file or diffusers folder
+    #[arg(long, value_name = "NAME|FILE|DIR")]
     pub model: String,
-    /// Sample shape of a mixture file
+    /// Sample shape of a mixture file, or of the latents of a model that has them
     #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1)]
     pub shape: Option<Vec<usize>>,
     /// Configuration of a weights file that carries none
@@ -23,14 +24,37 @@ pub struct ModelArgs {
     /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
     #[arg(long, value_name = "NAME")]
     pub conv: Option<String>,
+    /// Height of the images of a latent diffusion model [as trained]
+    #[arg(long, value_name = "PIXELS")]
+    pub height: Option<usize>,
+    /// Width of the images of a latent diffusion model [as trained]
+    #[arg(long, value_name = "PIXELS")]
+    pub width: Option<usize>,
+    /// Folder with vocab.json and merges.txt, for a text encoder that came without
+    #[arg(long, value_name = "DIR")]
+    pub tokenizer: Option<PathBuf>,
 }
 
 impl ModelArgs {
+    /// The files the model may be made of.
+    pub fn files(&self) -> Vec<NamedPath<'_>> {
+        let config = self.config.as_deref().map(|path| ("--config", path));
+        std::iter::once(("--model", Path::new(&self.model))).chain(config).collect()
+    }
+
     /// The library's description; `latents` is the sample shape of given latents, for models that take any.
     pub fn spec(&self, latents: Option<[usize; 3]>) -> Result<ModelSpec> {
         let shape = self.shape.as_deref().map(sample_shape).transpose()?;
-        let (model, config, conv) = (self.model.clone(), self.config.clone(), self.conv.clone());
-        Ok(ModelSpec { model, shape: shape.or(latents), config, conv })
+        Ok(ModelSpec {
+            model: self.model.clone(),
+            shape: shape.or(latents),
+            config: self.config.clone(),
+            conv: self.conv.clone(),
+            height: self.height,
+            width: self.width,
+            beta_table: None,
+            tokenizer: self.tokenizer.clone(),
+        })
     }
 }
 
@@ -114,9 +138,9 @@ pub struct SolverArgs {
     /// What dpmpp and unipc extrapolate: x0 or eps [x0]
     #[arg(long, value_name = "x0|eps")]
     pub predict: Option<String>,
-    /// Lower the order of dpmpp and unipc towards the end [true]
-    #[arg(long, alias = "lower_order_final", value_name = "BOOL")]
-    pub lower_order_final: Option<bool>,
+    /// Lower the order of dpmpp and unipc towards the end [auto: dpmpp on fewer than 15 steps, unipc always]
+    #[arg(long, alias = "lower_order_final", value_name = "auto|true|false")]
+    pub lower_order_final: Option<LowerOrderFinal>,
     /// B(h) of unipc: bh1 or bh2 [bh2]
     #[arg(long, value_name = "bh1|bh2")]
     pub variant: Option<String>,
@@ -182,6 +206,11 @@ pub struct FeatureArgs {
 }
 
 impl FeatureArgs {
+    /// The files they may be made of.
+    pub fn files(&self) -> Vec<NamedPath<'_>> {
+        self.inception.iter().map(|path| ("--inception", path.as_path())).collect()
+    }
+
     /// The library's description.
     pub fn spec(&self) -> FeatureSpec {
         let (features, inception) = (self.features.clone(), self.inception.clone());
@@ -201,6 +230,12 @@ pub struct ReferenceArgs {
 }
 
 impl ReferenceArgs {
+    /// The files it may be made of.
+    pub fn files(&self) -> Vec<NamedPath<'_>> {
+        let reference = self.reference.iter().map(|name| ("--reference", Path::new(name)));
+        reference.chain(self.features.files()).collect()
+    }
+
     /// The reference for a model, if it has one.
     pub fn open(&self, model: &LoadedModel) -> Result<Option<FeatureReference>> {
         reference(model, self.reference.as_deref(), &self.features.spec())
@@ -210,6 +245,22 @@ impl ReferenceArgs {
 /// An unknown name with the ones that would have worked.
 pub fn unknown(kind: &'static str, name: &str, known: &[&str]) -> Error {
     Error::UnknownName { kind, name: name.into(), known: known.iter().map(|k| k.to_string()).collect() }
+}
+
+/// Numbers of the samples of a batch, 4 GB of them: more is a typing error, or does not fit.
+const MOST_NUMBERS: usize = 1 << 29;
+
+/// A batch of `samples` or fewer of this shape, unless it is empty or too large to be held.
+pub fn check_batch(batch: usize, samples: usize, shape: [usize; 3]) -> Result<usize> {
+    let bad = |expected| Err(Error::BadValue { name: "batch", value: batch.to_string(), expected });
+    let (used, [c, h, w]) = (batch.min(samples), shape);
+    match shape.iter().fold(used, |product, size| product.saturating_mul(*size)) {
+        _ if batch == 0 => bad("at least one sample per batch".into()),
+        numbers if numbers > MOST_NUMBERS => {
+            bad(format!("{used} samples of {c}x{h}x{w} are {numbers} numbers, more than {MOST_NUMBERS}"))
+        }
+        _ => Ok(batch),
+    }
 }
 
 /// How long the grid is.

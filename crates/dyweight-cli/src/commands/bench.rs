@@ -1,23 +1,21 @@
 //! `dyweight bench`: what a model costs on this machine.
 
-use crate::args::{ModelArgs, unknown};
+use crate::args::{ModelArgs, check_batch, unknown};
 use crate::ui;
 use clap::{Args, ValueEnum};
-use dyweight::coeff::Coeff;
-use dyweight::comm::Solo;
-use dyweight::denoiser::{Condition, Differentiable, Levels};
-use dyweight::models::features::FeatureMap;
+use dyweight::denoiser::{Condition, Differentiable, Levels, Model};
+use dyweight::features::FeatureMap;
 use dyweight::models::inception::{Inception, Resize};
-use dyweight::models::instruction_set;
+use dyweight::models::{LoadedModel, instruction_set};
 use dyweight::noise::Rng;
-use dyweight::path::{Memory, Path, Seed};
-use dyweight::sample::{Plan, integrate, sample};
-use dyweight::schedule::Grid;
-use dyweight::solver::{DyWeight, Initial, Ipndm};
-use dyweight::spec::ScheduleSpec;
+use dyweight::spec::Budget;
+use dyweight::spec::budget::check_steps;
+use dyweight::trail::Memory;
+use dyweight::train::comm::Solo;
+use dyweight::train::{Course, Loss, TrainSpec, Training};
 use dyweight::{Error, Result, Tensor};
 use serde_json::{Value, json};
-use std::ops::ControlFlow;
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -35,9 +33,9 @@ pub struct BenchArgs {
     /// Threads [all cores]
     #[arg(long)]
     threads: Option<usize>,
-    /// A network call, one with the gradient of its input, or one training iteration
+    /// A network call, one with the gradient of its input, decoding a sample to an image, or one training iteration
     #[arg(long, value_enum, default_value = "forward")]
-    what: What,
+    what: BenchSubject,
     /// Measurements, of which the best counts [5; 1 for train]
     #[arg(long)]
     repeats: Option<usize>,
@@ -56,28 +54,35 @@ pub struct BenchArgs {
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum What {
+enum BenchSubject {
     Forward,
     Gradient,
+    Decode,
     Train,
 }
 
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<()> {
     ui::set_threads(args.threads, &Solo)?;
-    let train = args.what == What::Train;
-    let batch = positive("batch", args.batch.unwrap_or(if train { 16 } else { 8 }))?;
-    let repeats = positive("repeats", args.repeats.unwrap_or(if train { 1 } else { 5 }))?;
+    let train = args.what == BenchSubject::Train;
+    let batch = args.batch.unwrap_or(if train { 16 } else { 8 });
+    let repeats = args.repeats.unwrap_or(if train { 1 } else { 5 });
+    if repeats == 0 {
+        return Err(Error::BadValue { name: "repeats", value: "0".into(), expected: "at least 1".into() });
+    }
     let started = Instant::now();
     if let Some(path) = &args.inception {
+        check_batch(batch, batch, IMAGE)?;
         let map = Inception::open(path, IMAGE, Resize::default())?;
         let loaded = Loaded::since(started);
         let images = Rng::Native.latents(&(0..batch as u64).collect::<Vec<_>>(), IMAGE)?;
         let once = || match args.what {
-            What::Forward => map.features(&images).map(drop),
-            What::Gradient => map.with_pullback(&images).and_then(|(value, pullback)| pullback(&value)).map(drop),
-            What::Train => Err(Error::Conflict {
-                problem: "a feature network is not trained against".into(),
+            BenchSubject::Forward => map.features(&images).map(drop),
+            BenchSubject::Gradient => {
+                map.with_pullback(&images).and_then(|(value, pullback)| pullback(&value)).map(drop)
+            }
+            BenchSubject::Decode | BenchSubject::Train => Err(Error::Conflict {
+                problem: "a feature network has no decoder and is not trained against".into(),
                 hint: "measure --what forward or gradient".into(),
             }),
         };
@@ -88,18 +93,30 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         hint: "give --model NAME|FILE, or --inception FILE".into(),
     })?;
     let model = model.spec(None)?.build()?;
+    check_batch(batch, batch, model.model.shape())?;
     let loaded = Loaded::since(started);
     let noise = Rng::Native.latents(&(0..batch as u64).collect::<Vec<_>>(), model.model.shape())?;
     let classes = model.model.classes();
-    let labels = (classes > 0).then(|| (0..batch).map(|i| i % classes).collect());
-    let denoiser = model.model.bind(&Condition { labels, guidance: None })?;
-    let iteration = Iteration::new(&*denoiser, args)?;
-    let once = || match args.what {
-        What::Forward => call(&*denoiser, &noise),
-        What::Gradient => gradient(&*denoiser, &noise),
-        What::Train => iteration.run(&noise),
+    let labels = (0..batch).filter(|_| classes > 0).map(|i| i % classes);
+    let denoiser = model.model.denoiser(&Condition::classes(labels))?;
+    // A wrong word is wrong even where nothing is trained.
+    memory(args)?;
+    let run = RefCell::new((args.what == BenchSubject::Train).then(|| training(&model, batch, args)).transpose()?);
+    let once = || match (args.what, &mut *run.borrow_mut()) {
+        (BenchSubject::Train, Some(run)) => run.advance().map(drop),
+        (BenchSubject::Gradient, _) => gradient(&*denoiser, &noise),
+        (BenchSubject::Decode, _) => decode(&*model.model, &noise),
+        _ => call(&*denoiser, &noise),
     };
     measure(args, &Job { name: &model.name, batch, repeats, loaded }, &once)
+}
+
+fn decode(model: &dyn Model, noise: &Tensor) -> Result<()> {
+    let decoder = model.decoder().ok_or_else(|| Error::Conflict {
+        problem: "this model's samples are not decoded".into(),
+        hint: "measure --what forward or gradient".into(),
+    })?;
+    decoder.decode(noise).map(drop)
 }
 
 /// Small images, as the networks of the paper make.
@@ -129,7 +146,7 @@ fn measure(args: &BenchArgs, job: &Job<'_>, once: &dyn Fn() -> Result<()>) -> Re
     let Job { name, batch, repeats, ref loaded } = *job;
     // The first call fills caches and packs the weights that gradients need; a training iteration is long enough to pay
     // for that itself.
-    if args.what != What::Train {
+    if args.what != BenchSubject::Train {
         once()?;
     }
     let seconds = best_of(repeats, once)?;
@@ -166,12 +183,8 @@ fn report(args: &BenchArgs, facts: &Value) {
     ));
 }
 
-fn name_of(what: What) -> String {
+fn name_of(what: BenchSubject) -> String {
     what.to_possible_value().map_or(String::new(), |v| v.get_name().to_string())
-}
-
-fn positive(name: &'static str, value: usize) -> Result<usize> {
-    if value > 0 { Ok(value) } else { Err(Error::BadValue { name, value: "0".into(), expected: "at least 1".into() }) }
 }
 
 fn best_of(repeats: usize, once: &dyn Fn() -> Result<()>) -> Result<f64> {
@@ -199,50 +212,29 @@ fn gradient(model: &dyn Differentiable, x: &Tensor) -> Result<()> {
     pullback(&value).map(drop)
 }
 
-/// One iteration of learning DyWeight's coefficients: teacher without, student with gradient, squared error of the ends.
-struct Iteration<'m> {
-    model: &'m dyn Differentiable,
-    memory: Memory,
-    teacher: Grid,
-    student: Grid,
+fn memory(args: &BenchArgs) -> Result<Memory> {
+    match args.memory.as_str() {
+        "keep" => Ok(Memory::Keep),
+        "recompute" => Ok(Memory::Recompute),
+        other => Err(unknown("memory policy", other, &["keep", "recompute"])),
+    }
 }
 
-/// Slopes a student's step combines.
-const WINDOW: usize = 3;
-
-impl<'m> Iteration<'m> {
-    fn new(model: &'m dyn Differentiable, args: &BenchArgs) -> Result<Self> {
-        let memory = match args.memory.as_str() {
-            "keep" => Memory::Keep,
-            "recompute" => Memory::Recompute,
-            other => return Err(unknown("memory policy", other, &["keep", "recompute"])),
-        };
-        let schedule = ScheduleSpec::default().build(model.prediction())?;
-        let grid = |name, steps| schedule.grid(positive(name, steps)?, model.sigma_range());
-        let (teacher, student) = (grid("teacher-nfe", args.teacher_nfe)?, grid("nfe", args.nfe)?);
-        Ok(Self { model, memory, teacher, student })
-    }
-
-    fn run(&self, noise: &Tensor) -> Result<()> {
-        let teacher = Ipndm::new(4)?;
-        let target =
-            sample(self.model, &Plan::new(&teacher, &self.teacher), noise, &mut |_| ControlFlow::Continue(()))?;
-        let rows = Initial::Ab.rows(self.student.steps(), WINDOW);
-        let mut parameters = 0;
-        let mut parameter = |value: f64| {
-            parameters += 1;
-            Coeff::parameter(value, parameters - 1)
-        };
-        let weights = rows.iter().map(|row| row.iter().map(|w| parameter(*w)).collect()).collect();
-        let scales = rows.iter().map(|_| parameter(1.0)).collect();
-        let student = DyWeight::new(weights, scales)?;
-        let plan = Plan::new(&student, &self.student);
-        let mut path = Path::recording(self.model, self.memory);
-        let end = integrate(&mut path, &plan, noise.clone(), &mut |_| ControlFlow::Continue(()))?;
-        let mut cotangent = end.tensor().clone();
-        cotangent.data_mut().iter_mut().zip(target.samples.data()).for_each(|(x, t)| *x = 2.0 * (*x - t));
-        path.gradients(vec![Seed { sample: end, cotangent }], parameters).map(drop)
-    }
+/// Iterations of learning DyWeight's coefficients, as `train` makes them: teacher without, student with gradient.
+fn training(model: &LoadedModel, batch: usize, args: &BenchArgs) -> Result<Training> {
+    check_steps("teacher-nfe", args.teacher_nfe)?;
+    let spec = TrainSpec {
+        batch: Some(batch),
+        iters: Some(100_000_000),
+        memory: Some(memory(args)?),
+        plain: Some(true),
+        afs: Some(false),
+        teacher_nfe: Some(args.teacher_nfe),
+        ..TrainSpec::default()
+    };
+    let budget = Budget::Nfe(args.nfe);
+    let prepared = Course::new(model.model.clone(), model.identity(), budget, spec, Loss::L2).prepare()?;
+    prepared.begin(&prepared.pairing()?)
 }
 
 /// The most memory the process has had at once, where the system says (Linux).

@@ -1,15 +1,18 @@
 //! `dyweight compare`.
 
-use crate::args::{ModelArgs, ReferenceArgs, ScheduleArgs, unknown};
+use crate::args::{ModelArgs, ReferenceArgs, ScheduleArgs, check_batch, unknown};
 use crate::contest::{self, OutputArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
-use dyweight::comm::Comm;
 use dyweight::noise::Rng;
+use dyweight::spec::budget::check_steps;
 use dyweight::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight::study::compare::{Field, page};
 use dyweight::study::contest::{Experiment, Judging, Subject, View};
+use dyweight::train::Prompts;
+use dyweight::train::comm::Comm;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Everything `compare` can be told.
@@ -35,6 +38,12 @@ pub struct CompareArgs {
     /// One class [drawn for each seed, where the model has classes]
     #[arg(long)]
     class: Option<usize>,
+    /// File of prompts, one per line; sample i shows line i, beginning again after the last
+    #[arg(long, value_name = "FILE", conflicts_with = "class")]
+    prompts: Option<PathBuf>,
+    /// What guidance leads away from [the empty text]
+    #[arg(long, value_name = "TEXT", requires = "prompts")]
+    negative: Option<String>,
     /// Classifier-free guidance; every evaluation then costs two calls
     #[arg(long, value_name = "SCALE", allow_negative_numbers = true)]
     guidance: Option<f64>,
@@ -52,9 +61,9 @@ pub struct CompareArgs {
     /// Its order [the method's highest]
     #[arg(long, help_heading = "Judging")]
     teacher_order: Option<usize>,
-    /// Its evaluations
-    #[arg(long, default_value_t = 35, help_heading = "Judging")]
-    teacher_nfe: usize,
+    /// Its network calls [35, or the next number it can make]
+    #[arg(long, help_heading = "Judging")]
+    teacher_nfe: Option<usize>,
     /// Samples per batch; changes nothing but speed and memory
     #[arg(long, default_value_t = 64, help_heading = "Judging")]
     batch: usize,
@@ -65,8 +74,12 @@ pub struct CompareArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &CompareArgs, comm: &dyn Comm) -> Result<()> {
-    ui::set_threads(args.output.threads, comm)?;
+pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
+    ui::set_threads(args.output.threads, &**comm)?;
+    let mut inputs = args.model.files();
+    inputs.extend(args.reference.files());
+    inputs.extend(args.solver_file.iter().map(|file| ("--solver-file", Path::new(file))));
+    let out = args.output.directory_apart_from("comparison", &inputs)?;
     let seeds = Seeds::parse(&args.seeds)?;
     contest::check_count(&seeds)?;
     let rng = match args.rng.as_str() {
@@ -76,7 +89,10 @@ pub fn run(args: &CompareArgs, comm: &dyn Comm) -> Result<()> {
     };
     let model = Arc::new(args.model.spec(None)?.build()?);
     let reference = args.reference.open(&model)?;
-    let subject = Subject { class: args.class, guidance: args.guidance, ..Subject::new(model) };
+    let lines = args.prompts.as_deref().map(Prompts::lines).transpose()?;
+    let prompts = lines.map(|lines| Prompts::new(lines, args.negative.clone(), &*model.model)).transpose()?;
+    let prompts = prompts.map(Arc::new);
+    let subject = Subject { class: args.class, prompts, guidance: args.guidance, ..Subject::new(model) };
     subject.check()?;
     let budgets = if args.nfe.is_empty() && args.solver_file.is_empty() { vec![3, 5, 7, 9] } else { args.nfe.clone() };
     let field = Field {
@@ -88,6 +104,8 @@ pub fn run(args: &CompareArgs, comm: &dyn Comm) -> Result<()> {
         skip_impossible: args.skip_impossible,
     };
     let entries = field.entries(&subject)?;
+    args.teacher_nfe.map_or(Ok(()), |nfe| check_steps("teacher-nfe", nfe))?;
+    let batch = check_batch(args.batch, seeds.len(), subject.model.model.shape())?;
     let judging = Judging {
         seeds,
         rng,
@@ -95,10 +113,9 @@ pub fn run(args: &CompareArgs, comm: &dyn Comm) -> Result<()> {
         teacher_nfe: args.teacher_nfe,
         schedule: ScheduleSpec::default(),
         reference,
-        batch: contest::check_batch(args.batch)?,
+        batch,
     };
     let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };
-    let out = args.output.directory("comparison");
     let Some(results) = contest::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
     let page = page(&view, contest::command_line(), args.output.shows_times())?;

@@ -1,12 +1,16 @@
 //! `dyweight convert`.
 
 use super::inspect::{Content, is_inception};
+use crate::files::prepare;
 use crate::ui;
 use clap::Args;
-use dyweight::checkpoint::{Format, Presets, SharedBytes, SolverFile, read_file, sniff};
-use dyweight::error::Malformed;
-use dyweight::models::edm::{Config, EdmFile, Plan};
+use dyweight::error::shown;
+use dyweight::files::Malformed;
+use dyweight::files::{Format, Presets, SharedBytes, atomic, read_data, sniff};
+use dyweight::models::edm::{Blueprint, Config, EdmFile};
 use dyweight::models::inception::InceptionFile;
+use dyweight::solver_file::SolverFile;
+use dyweight::train::learned::{preset, released};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -24,21 +28,26 @@ pub struct ConvertArgs {
 
 /// Runs the command.
 pub fn run(args: &ConvertArgs) -> Result<()> {
+    let config = args.config.iter().map(|path| ("--config", path.as_path()));
+    let inputs: Vec<_> = std::iter::once(("the input", args.input.as_path())).chain(config).collect();
+    prepare(&[("the output", &args.output)], &inputs)?;
     if let Some(name) = args.input.to_str().and_then(|s| s.strip_prefix("preset:")) {
-        return write_solver(args, &Presets::official()?.find(name)?.solver_file()?);
+        return write_solver(args, &preset(Presets::official()?.find(name)?)?);
     }
-    let bytes = read_file(&args.input, u64::MAX)?;
+    let bytes = read_data(&args.input)?;
     let named = |problem| Error::malformed(&args.input, problem);
     match sniff(&bytes) {
         format @ (Format::Pickle | Format::TorchZip | Format::TorchLegacy | Format::Zip) => {
             match Content::parse(bytes.clone(), format).map_err(named)? {
-                Content::Coefficients(coefficients) => write_solver(args, &coefficients.solver_file()?),
+                Content::Coefficients(coefficients) => write_solver(args, &released(&coefficients)?),
                 Content::Tensors(file) if is_inception(&file) => write_inception(args, bytes),
                 Content::Network(_) | Content::Tensors(_) => write_network(args, bytes),
             }
         }
         Format::Safetensors => write_network(args, bytes),
-        Format::SolverFile | Format::Json => write_solver(args, &SolverFile::parse(&bytes).map_err(named)?),
+        Format::SolverFile | Format::Json => {
+            write_solver(args, &SolverFile::parse(&bytes).map_err(|p| Error::malformed(&args.input, p))?)
+        }
         other => {
             let expected = "a network checkpoint, a released coefficient file or a solver file";
             Err(named(Malformed::Format { expected, found: other.describe() }))
@@ -48,8 +57,8 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
 
 fn write_solver(args: &ConvertArgs, file: &SolverFile) -> Result<()> {
     file.warnings().iter().for_each(|w| ui::warn(w));
-    file.write(&args.output)?;
-    eprintln!("{}: {} steps, {} calls, window {}", args.output.display(), file.steps, file.nfe, file.order);
+    atomic::write(&args.output, &file.to_bytes())?;
+    ui::say(&format!("{}: {} steps, {} calls, window {}", shown(&args.output), file.steps, file.nfe, file.order));
     Ok(())
 }
 
@@ -58,7 +67,7 @@ fn write_network(args: &ConvertArgs, bytes: SharedBytes) -> Result<()> {
     let file = EdmFile::parse(&args.input, bytes, args.config.as_deref())?;
     check(&args.input, &file);
     file.to_safetensors().write(&args.output)?;
-    eprintln!("{}: {} tensors, sha256 {}", args.output.display(), file.tensors.len(), file.sha256());
+    ui::say(&format!("{}: {} tensors, sha256 {}", shown(&args.output), file.tensors.len(), file.sha256()));
     Ok(())
 }
 
@@ -66,13 +75,13 @@ fn write_network(args: &ConvertArgs, bytes: SharedBytes) -> Result<()> {
 fn write_inception(args: &ConvertArgs, bytes: SharedBytes) -> Result<()> {
     let file = InceptionFile::parse(&args.input, bytes)?;
     file.to_safetensors().write(&args.output)?;
-    let (out, count) = (args.output.display(), file.tensors.len());
-    eprintln!("{out}: {count} tensors of Inception-v3, sha256 {}", file.sha256());
+    let (out, count) = (shown(&args.output), file.tensors.len());
+    ui::say(&format!("{out}: {count} tensors of Inception-v3, sha256 {}", file.sha256()));
     Ok(())
 }
 
 fn check(path: &Path, file: &EdmFile) {
-    if let Err(problem) = Config::from_map(&file.config).and_then(|config| Plan::new(&config)) {
-        ui::warn(&format!("{}: this network cannot be run: {problem}", path.display()));
+    if let Err(problem) = Config::from_map(&file.config).and_then(|config| Blueprint::new(&config)) {
+        ui::warn(&format!("{}: this network cannot be run: {problem}", shown(path)));
     }
 }

@@ -1,14 +1,18 @@
 //! `dyweight inspect`.
 
+use crate::files::text;
 use crate::ui;
 use clap::Args;
-use dyweight::checkpoint::{
-    Format, NetworkFile, OfficialCoefficients, SharedBytes, SolverFile, StoredTensor, TensorFile, TorchFile, read_file,
+use dyweight::error::number;
+use dyweight::files::Malformed;
+use dyweight::files::{
+    Format, NetworkFile, OfficialCoefficients, Presets, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data,
     sniff,
 };
-use dyweight::error::Malformed;
-use dyweight::models::edm::{Config, Plan};
+use dyweight::models::edm::{Blueprint, Config};
 use dyweight::models::inception::InceptionFile;
+use dyweight::solver_file::SolverFile;
+use dyweight::train::learned::{preset as released_preset, released};
 use dyweight::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -17,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// What to look into.
 #[derive(Args)]
 pub struct InspectArgs {
-    /// A solver file, a released coefficient file, or a network checkpoint (.pkl, .safetensors, .pt)
+    /// A solver file, preset:NAME, a released coefficient file, or a network checkpoint (.pkl, .safetensors, .pt)
     file: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -27,11 +31,18 @@ pub struct InspectArgs {
 /// Runs the command.
 pub fn run(args: &InspectArgs) -> Result<()> {
     let path = &args.file;
-    let bytes = read_file(path, u64::MAX)?;
+    if let Some(name) = path.to_str().and_then(|name| name.strip_prefix("preset:")) {
+        let preset = Presets::official()?.find(name)?;
+        let file = released_preset(preset)?;
+        let facts =
+            json!({ "file": format!("preset:{}", preset.name), "bytes": file.to_bytes().len(), "format": "a preset" });
+        return solver(args, facts, file);
+    }
+    let bytes = read_data(path)?;
     let size = bytes.len();
     let format = sniff(&bytes);
     let named = |problem| Error::malformed(path, problem);
-    let mut facts = json!({ "file": path, "bytes": size, "format": format.describe() });
+    let mut facts = json!({ "file": text(path), "bytes": size, "format": format.describe() });
     match format {
         Format::Safetensors => {
             let file = TensorFile::parse(bytes).map_err(named)?;
@@ -43,9 +54,11 @@ pub fn run(args: &InspectArgs) -> Result<()> {
             facts["tensors"] = file.tensors.iter().map(|(name, t)| tensor_facts(name, t)).collect();
             show(args, facts, tensor_table)
         }
-        Format::SolverFile | Format::Json => solver(args, facts, SolverFile::parse(&bytes).map_err(named)?),
+        Format::SolverFile | Format::Json => {
+            solver(args, facts, SolverFile::parse(&bytes).map_err(|p| Error::malformed(path, p))?)
+        }
         Format::Pickle | Format::TorchZip | Format::TorchLegacy | Format::Zip => match Content::parse(bytes, format) {
-            Ok(Content::Coefficients(coefficients)) => solver(args, facts, coefficients.solver_file()?),
+            Ok(Content::Coefficients(coefficients)) => solver(args, facts, released(&coefficients)?),
             Ok(Content::Network(file)) => network(args, facts, &file),
             Ok(Content::Tensors(file)) => {
                 facts["values"] = json!(file.values);
@@ -150,7 +163,7 @@ fn show(args: &InspectArgs, facts: Value, body: impl FnOnce(&Value)) -> Result<(
 
 /// How many weights the configuration describes, or why it cannot be run.
 fn add_architecture(facts: &mut Value, config: &Map<String, Value>) {
-    match Config::from_map(config).and_then(|config| Plan::new(&config)) {
+    match Config::from_map(config).and_then(|config| Blueprint::new(&config)) {
         Ok(plan) => facts["parameters"] = json!(plan.parameters()),
         Err(problem) => facts["unsupported"] = json!(problem.to_string()),
     }
@@ -163,7 +176,7 @@ fn network(args: &InspectArgs, mut facts: Value, file: &NetworkFile) -> Result<(
     facts["options"] = json!(config);
     add_architecture(&mut facts, &config);
     facts["globals"] = json!(file.globals);
-    let source = |s: &dyweight::checkpoint::Source| json!({ "class": s.class, "bytes": s.len, "sha256": s.sha256 });
+    let source = |s: &dyweight::files::EmbeddedSource| json!({ "class": s.class, "bytes": s.len, "sha256": s.sha256 });
     facts["sources"] = file.sources.iter().map(source).collect();
     facts["tensors"] = file.tensors.iter().map(|(name, t)| tensor_facts(name, t)).collect();
     show(args, facts, |facts| {
@@ -230,7 +243,7 @@ fn solver_table(file: &SolverFile) {
         file.order,
         if file.afs { "analytical" } else { "network" }
     ));
-    ui::print(&format!("schedule {schedule}, sigma {} to {}", file.sigma_max, file.sigma_min));
+    ui::print(&format!("schedule {schedule}, sigma {} to {}", number(file.sigma_max), number(file.sigma_min)));
     let mut rows = vec![["step", "time", "level told", "sum", "weights, newest last"].map(String::from).to_vec()];
     for (i, row) in file.weights.iter().enumerate() {
         let level = file.network_levels[i].map_or("-".into(), |l| format!("{l:.5}"));
@@ -247,8 +260,40 @@ fn solver_table(file: &SolverFile) {
     let last = file.realised_times.last().copied().unwrap_or(0.0);
     rows.push(vec!["end".into(), format!("{last:.5}")]);
     ui::table(&rows);
+    drawing(file).iter().for_each(|line| ui::print(line));
     for (key, value) in &file.training {
         ui::print(&format!("  {key}: {value}"));
     }
     file.warnings().iter().for_each(|w| ui::warn(w));
+}
+
+/// Cells of the longest bar.
+const BAR: usize = 12;
+/// Cells of the line of times.
+const LINE: usize = 60;
+
+/// The weights of each step as bars, light where they are negative, and the times along a line, logarithmic unless it ends at 0.
+fn drawing(file: &SolverFile) -> Vec<String> {
+    let largest = file.weights.iter().flatten().fold(1e-9, |most: f64, w| most.max(w.abs()));
+    let bar = |w: &f64| {
+        let cells = (w.abs() / largest * BAR as f64).round() as usize;
+        format!("{:<BAR$}", (if *w < 0.0 { "░" } else { "█" }).repeat(cells))
+    };
+    let row = |(i, row): (usize, &Vec<f64>)| {
+        format!("{i:>4}  {}", row.iter().map(bar).collect::<Vec<_>>().join(" ")).trim_end().to_string()
+    };
+    let mut lines: Vec<String> = file.weights.iter().enumerate().map(row).collect();
+    let times = &file.realised_times;
+    if let (Some(first), Some(last)) = (times.first(), times.last()) {
+        let place = |t: f64| if *last > 0.0 { t.max(*last).ln() } else { t };
+        let span = (place(*first) - place(*last)).max(1e-9);
+        let mut line = vec!['─'; LINE + 1];
+        for t in times {
+            let share = ((place(*first) - place(*t)) / span).clamp(0.0, 1.0);
+            line[(share * LINE as f64).round() as usize] = '●';
+        }
+        let line: String = line.into_iter().collect();
+        lines.push(format!("time  {line}  {} to {}", number(*first), number(*last)));
+    }
+    lines
 }

@@ -3,24 +3,27 @@
 use crate::ui;
 use clap::{Args, ValueEnum};
 use dyweight::Result;
-use dyweight::checkpoint::Presets;
+use dyweight::files::Presets;
+use dyweight::models::edm::PUBLISHED;
+use dyweight::models::spec::BUILT_IN;
 use dyweight::schedule::BetaTable;
 use dyweight::spec::METHODS;
-use dyweight::spec::model::BUILT_IN;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// What to list.
 #[derive(Args)]
 pub struct ListArgs {
     /// What to list
-    what: What,
+    what: Listing,
+    /// Only rows that contain this text: sd15, karras, nfe5
+    filter: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum What {
+enum Listing {
     Models,
     Solvers,
     Schedules,
@@ -38,30 +41,59 @@ const SCHEDULES: &[(&str, &str)] = &[
 
 /// Runs the command.
 pub fn run(args: &ListArgs) -> Result<()> {
-    let rows = match args.what {
-        What::Models => pairs(&["model", "what it is"], BUILT_IN),
-        What::Solvers => solvers(),
-        What::Schedules => pairs(&["schedule", "what it is"], SCHEDULES),
-        What::Presets => presets()?,
+    let mut rows = match args.what {
+        Listing::Models => models(),
+        Listing::Solvers => solvers(),
+        Listing::Schedules => pairs(&["schedule", "what it is"], SCHEDULES),
+        Listing::Presets => presets()?,
     };
+    if let Some(text) = &args.filter {
+        let text = text.to_lowercase();
+        let mut is_heading = true;
+        rows.retain(|row| {
+            std::mem::take(&mut is_heading) || row.iter().any(|cell| cell.to_lowercase().contains(&text))
+        });
+    }
     if args.json {
         let (heading, body) = rows.split_first().map_or((&[][..], &[][..]), |(h, b)| (h.as_slice(), b));
-        let object = |row: &Vec<String>| heading.iter().zip(row).map(|(k, v)| (k.clone(), json!(v))).collect();
+        let object = |row: &Vec<String>| heading.iter().zip(row).map(|(k, v)| (k.clone(), value(v))).collect();
         let list: Vec<serde_json::Map<_, _>> = body.iter().map(object).collect();
         ui::print_json(&json!(list));
         return Ok(());
     }
     ui::table(&rows);
     match args.what {
-        What::Presets => {
+        Listing::Presets => {
             let credit = &Presets::official()?.credit;
-            eprintln!("\ncoefficients of {} ({}), {}", credit.title, credit.venue, credit.authors);
-            eprintln!("use with: dyweight sample --weights preset:NAME …");
+            ui::say(&format!("\ncoefficients of {} ({}), {}", credit.title, credit.venue, credit.authors));
+            ui::say("use with: dyweight sample --weights preset:NAME …");
         }
-        What::Schedules => eprintln!("\nbeta tables: {}", BetaTable::NAMES.join(", ")),
-        _ => {}
+        Listing::Schedules => ui::say(&format!("\nbeta tables: {}", BetaTable::NAMES.join(", "))),
+        Listing::Models => ui::say("\nor a file: an EDM network (.pkl, or .safetensors with --config), or a mixture"),
+        Listing::Solvers => {
+            ui::say("\nnames of diffusers, k-diffusion and ComfyUI are understood where they mean the same")
+        }
     }
     Ok(())
+}
+
+/// A cell of a table as JSON: numbers, yes and no, and nothing are what they are.
+fn value(cell: &str) -> Value {
+    match (cell, cell.parse::<u64>()) {
+        (_, Ok(number)) => json!(number),
+        ("yes" | "no", _) => json!(cell == "yes"),
+        ("-", _) => Value::Null,
+        _ => json!(cell),
+    }
+}
+
+fn models() -> Vec<Vec<String>> {
+    let mut rows = pairs(&["model", "what it is"], BUILT_IN);
+    let random = |(name, what): &(&str, &str)| {
+        vec![format!("random:{name}"), format!("{what}, drawn at random: for measurements")]
+    };
+    rows.extend(PUBLISHED.iter().map(random));
+    rows
 }
 
 fn pairs(heading: &[&str; 2], list: &[(&str, &str)]) -> Vec<Vec<String>> {
@@ -80,14 +112,18 @@ fn solvers() -> Vec<Vec<String>> {
 }
 
 fn presets() -> Result<Vec<Vec<String>>> {
-    let heading = ["preset", "data", "nfe", "steps", "window", "afs", "schedule"].map(String::from).to_vec();
+    let heading = ["preset", "model", "data", "nfe", "steps", "window", "afs", "schedule"].map(String::from).to_vec();
     let body = Presets::official()?.presets.iter().map(|p| {
         let c = &p.coefficients;
         let schedule = c.schedule.rho.map_or(c.schedule.kind.clone(), |r| format!("{} {r}", c.schedule.kind));
         let dataset = c.dataset.clone().unwrap_or_default();
         let numbers = [c.nfe, c.steps, c.window].map(|n| n.to_string());
-        [vec![p.name.clone(), dataset], numbers.to_vec(), vec![if c.afs { "yes" } else { "no" }.into(), schedule]]
-            .concat()
+        [
+            vec![p.name.clone(), p.model().unwrap_or("-").into(), dataset],
+            numbers.to_vec(),
+            vec![if c.afs { "yes" } else { "no" }.into(), schedule],
+        ]
+        .concat()
     });
     Ok(std::iter::once(heading).chain(body).collect())
 }

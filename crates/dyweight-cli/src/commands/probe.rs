@@ -1,16 +1,20 @@
 //! `dyweight probe`: a model's answers, and their gradients, at given inputs: how to check a conversion against its origin.
 
 use crate::args::ModelArgs;
-use crate::files::batch;
+use crate::files::{batch, prepare, text};
 use crate::ui;
 use clap::Args;
-use dyweight::checkpoint::{StoredTensor, TensorFile};
-use dyweight::comm::Solo;
-use dyweight::denoiser::{Condition, Differentiable, Levels, Model};
-use dyweight::spec::model::AnyModel;
+use dyweight::denoiser::{Condition, Context, Differentiable, Levels, Model, TextContext};
+use dyweight::error::shown;
+use dyweight::files::{StoredTensor, TensorFile};
+use dyweight::models::ModelSpec;
+use dyweight::models::latent::probe;
+use dyweight::models::spec::AnyModel;
+use dyweight::train::comm::Solo;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What to evaluate where.
@@ -18,12 +22,22 @@ use std::time::Instant;
 pub struct ProbeArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// Safetensors file with 'x' [n,c,h,w], 'sigma' [n], and optionally 'labels' [n,classes] and 'cotangent' like x
+    /// One network of a latent diffusion model: unet, vae, text or clip [the whole denoiser]; its inputs are found by name
+    #[arg(long, value_name = "NAME")]
+    part: Option<String>,
+    /// Safetensors file with 'x' [n,c,h,w], 'sigma' [n], and optionally 'labels' [n,classes] or 'condition' and 'uncondition'
+    /// [n,tokens,width], and 'cotangent' like x
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
     /// Safetensors file for 'denoised' ('velocity' of a flow) and, with a cotangent, 'grad_x' and 'grad_sigma'
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// Guidance from 'uncondition' to 'condition'
+    #[arg(long, value_name = "SCALE", allow_negative_numbers = true, conflicts_with = "part")]
+    guidance: Option<f64>,
+    /// Noise table a latent diffusion model was trained with: sd15 or lsun-ldm [as its files say]
+    #[arg(long, value_name = "NAME")]
+    beta_table: Option<String>,
     /// Threads [all cores]; changes nothing but speed
     #[arg(long)]
     threads: Option<usize>,
@@ -35,30 +49,54 @@ pub struct ProbeArgs {
 /// Runs the command.
 pub fn run(args: &ProbeArgs) -> Result<()> {
     ui::set_threads(args.threads, &Solo)?;
+    let inputs = [args.model.files(), vec![("--input", args.input.as_path())]].concat();
+    prepare(&[("--out", &args.out)], &inputs)?;
+    let started = Instant::now();
+    let (file, sha256) = match &args.part {
+        Some(part) => {
+            let spec = args.model.spec(None)?;
+            let input = TensorFile::read(&args.input)?;
+            probe(&spec.bundle()?, part, (&args.input, &input), spec.conv()?)?
+        }
+        None => denoiser(args)?,
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    file.write(&args.out)?;
+    let names: Vec<&String> = file.tensors.keys().collect();
+    if args.json {
+        let facts = json!({ "model": args.model.model, "part": args.part, "sha256": sha256, "seconds": seconds,
+            "tensors": names, "file": text(&args.out) });
+        ui::print_json(&facts);
+    } else {
+        ui::say(&format!("{} opened and evaluated in {}", args.model.model, ui::duration(seconds)));
+        ui::print_path(&args.out);
+    }
+    Ok(())
+}
+
+/// The whole denoiser.
+fn denoiser(args: &ProbeArgs) -> Result<(TensorFile, String)> {
     let input = Input::read(&args.input)?;
     let [_, c, h, w] = input.x.shape();
-    let (model, sha256) = args.model.spec(Some([c, h, w]))?.open()?;
-    let started = Instant::now();
-    let file = match &model {
+    let spec = ModelSpec { beta_table: args.beta_table.clone(), ..args.model.spec(Some([c, h, w]))? };
+    let (model, sha256) = spec.open()?;
+    let answers = match &model {
         AnyModel::Mixture(mixture) => input.evaluate(&*mixture.bind(&Condition::default())?)?,
         AnyModel::Network(network) => {
             let rows = input.labels.as_ref().map(|(rows, _)| rows.clone());
             input.check_labels(network.classes())?;
             input.evaluate(&network.bind_rows(rows))?
         }
+        AnyModel::Latent(model) => input.evaluate_each(&**model, args.guidance)?,
     };
-    let seconds = started.elapsed().as_secs_f64();
-    file.write(&args.out)?;
-    let names: Vec<&String> = file.tensors.keys().collect();
-    if args.json {
-        let facts = json!({ "model": args.model.model, "sha256": sha256, "samples": input.x.samples(),
-            "seconds": seconds, "tensors": names, "file": args.out });
-        ui::print_json(&facts);
-    } else {
-        eprintln!("{} samples of {} in {}", input.x.samples(), args.model.model, ui::duration(seconds));
-        ui::print(&args.out.display().to_string());
-    }
-    Ok(())
+    Ok((input.file(&answers)?, sha256))
+}
+
+/// What a model says, and the way back.
+struct Answers {
+    name: &'static str,
+    value: Tensor,
+    gradients: Option<(Tensor, Vec<f64>)>,
 }
 
 /// Where the model is evaluated.
@@ -68,6 +106,9 @@ struct Input {
     sigma: Vec<f64>,
     /// Rows and their width.
     labels: Option<(Vec<f32>, usize)>,
+    /// Contexts of each sample: what is asked for, and what guidance leads away from.
+    condition: Vec<Context>,
+    uncondition: Vec<Context>,
     cotangent: Option<Tensor>,
 }
 
@@ -92,7 +133,11 @@ impl Input {
             require_shape(path, "cotangent", cotangent, &x.shape())?;
             batch(path, "cotangent", cotangent)
         });
-        Ok(Self { path: path.into(), labels: labels.transpose()?, cotangent: cotangent.transpose()?, x, sigma })
+        let contexts =
+            |name: &str| file.tensors.get(name).map_or(Ok(Vec::new()), |t| contexts(path, name, t, x.samples()));
+        let (condition, uncondition) = (contexts("condition")?, contexts("uncondition")?);
+        let (labels, cotangent) = (labels.transpose()?, cotangent.transpose()?);
+        Ok(Self { path: path.into(), labels, condition, uncondition, cotangent, x, sigma })
     }
 
     fn check_labels(&self, classes: usize) -> Result<()> {
@@ -105,34 +150,75 @@ impl Input {
         }
     }
 
-    fn evaluate(&self, model: &dyn Differentiable) -> Result<TensorFile> {
-        let levels = Levels::Each(self.sigma.clone());
-        let name = match model.prediction() {
-            dyweight::denoiser::Prediction::Denoised => "denoised",
-            dyweight::denoiser::Prediction::Velocity => "velocity",
+    fn evaluate(&self, model: &dyn Differentiable) -> Result<Answers> {
+        evaluate(model, &self.x, &Levels::Each(self.sigma.clone()), self.cotangent.as_ref())
+    }
+
+    /// Sample by sample, each with its own contexts.
+    fn evaluate_each(&self, model: &dyn Model, guidance: Option<f64>) -> Result<Answers> {
+        let of = |contexts: &[Context], i: usize| contexts.get(i).cloned().unwrap_or_default();
+        let one = |i: usize| {
+            let contexts = self.condition.get(i).cloned().into_iter().collect();
+            let condition = Condition { contexts, negative: of(&self.uncondition, i), guidance };
+            let cotangent = self.cotangent.as_ref().map(|c| c.slice(i..i + 1));
+            let denoiser = model.denoiser(&condition)?;
+            evaluate(&*denoiser, &self.x.slice(i..i + 1), &Levels::One(self.sigma[i]), cotangent.as_ref())
         };
+        let all = (0..self.x.samples()).map(one).collect::<Result<Vec<Answers>>>()?;
+        let name = all.first().map_or("denoised", |answers| answers.name);
+        let (values, gradients): (Vec<Tensor>, Vec<_>) = all.into_iter().map(|a| (a.value, a.gradients)).unzip();
+        let (to_x, to_sigma): (Vec<Tensor>, Vec<Vec<f64>>) = gradients.into_iter().flatten().unzip();
+        let gradients = match to_x.is_empty() {
+            true => None,
+            false => Some((Tensor::concat(&to_x)?, to_sigma.concat())),
+        };
+        Ok(Answers { name, value: Tensor::concat(&values)?, gradients })
+    }
+
+    fn file(&self, answers: &Answers) -> Result<TensorFile> {
         let mut file = TensorFile::default();
         let mut insert = |name: &str, shape: &[usize], values: &[f64]| {
             let tensor = StoredTensor::from_f64(shape, values).map_err(|p| Error::malformed(&self.path, p))?;
             file.tensors.insert(name.into(), tensor);
             Ok::<(), Error>(())
         };
-        match &self.cotangent {
-            None => insert(name, &self.x.shape(), model.predict(&self.x, &levels)?.data())?,
-            Some(cotangent) => {
-                let (value, pullback) = model.with_pullback(&self.x, &levels)?;
-                let (to_x, to_sigma) = pullback(cotangent)?;
-                insert(name, &self.x.shape(), value.data())?;
-                insert("grad_x", &self.x.shape(), to_x.data())?;
-                insert("grad_sigma", &[to_sigma.len()], &to_sigma)?;
-            }
+        insert(answers.name, &self.x.shape(), answers.value.data())?;
+        if let Some((to_x, to_sigma)) = &answers.gradients {
+            insert("grad_x", &self.x.shape(), to_x.data())?;
+            insert("grad_sigma", &[to_sigma.len()], to_sigma)?;
         }
         Ok(file)
     }
 }
 
+fn evaluate(model: &dyn Differentiable, x: &Tensor, levels: &Levels, cotangent: Option<&Tensor>) -> Result<Answers> {
+    let name = match model.prediction() {
+        dyweight::denoiser::Prediction::Denoised => "denoised",
+        dyweight::denoiser::Prediction::Velocity => "velocity",
+    };
+    match cotangent {
+        None => Ok(Answers { name, value: model.predict(x, levels)?, gradients: None }),
+        Some(cotangent) => {
+            let (value, pullback) = model.with_pullback(x, levels)?;
+            Ok(Answers { name, value, gradients: Some(pullback(cotangent)?) })
+        }
+    }
+}
+
+/// One encoded text for each sample.
+fn contexts(path: &Path, name: &str, tensor: &StoredTensor, samples: usize) -> Result<Vec<Context>> {
+    let (tokens, width) = match *tensor.shape() {
+        [_, tokens, width] if tokens * width > 0 => (tokens, width),
+        _ => (1, 1),
+    };
+    require_shape(path, name, tensor, &[samples, tokens, width])?;
+    let text =
+        |tokens: &[f32]| Context::Text(Arc::new(TextContext { width, tokens: tokens.to_vec(), pooled: Vec::new() }));
+    Ok(tensor.to_f32().chunks(tokens * width).map(text).collect())
+}
+
 fn described(path: &Path, name: &str) -> String {
-    format!("tensor '{name}' in {}", path.display())
+    format!("tensor '{name}' in {}", shown(path))
 }
 
 fn require_shape(path: &Path, name: &str, tensor: &StoredTensor, expected: &[usize]) -> Result<()> {

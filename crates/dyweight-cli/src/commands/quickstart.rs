@@ -4,10 +4,11 @@ use crate::contest::{self, OutputArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
-use dyweight::comm::Comm;
-use dyweight::spec::ModelSpec;
+use dyweight::error::shown;
+use dyweight::models::ModelSpec;
 use dyweight::study::contest::View;
-use dyweight::study::paper::{QUICKSTART, Setup};
+use dyweight::study::paper::{QUICKSTART, StudySetup};
+use dyweight::train::comm::Comm;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,10 +20,10 @@ pub struct QuickstartArgs {
 }
 
 /// Runs the command.
-pub fn run(args: &QuickstartArgs, comm: &dyn Comm) -> Result<()> {
-    ui::set_threads(args.output.threads, comm)?;
+pub fn run(args: &QuickstartArgs, comm: &Arc<dyn Comm>) -> Result<()> {
+    ui::set_threads(args.output.threads, &**comm)?;
     let started = Instant::now();
-    let setup = Setup::quickstart(Arc::new(ModelSpec::named("fashion").build()?))?;
+    let setup = StudySetup::quickstart(Arc::new(ModelSpec::named("fashion").build()?))?;
     let experiment = QUICKSTART.experiment(&setup)?;
     let out = args.output.directory("quickstart");
     if !args.output.render_only {
@@ -35,9 +36,9 @@ pub fn run(args: &QuickstartArgs, comm: &dyn Comm) -> Result<()> {
     let view = View { experiment: &experiment, results: &results };
     contest::report_study(&QUICKSTART, &view, &out, &args.output)?;
     if !args.output.json {
-        eprintln!("{}; open the report in a browser", ui::duration(started.elapsed().as_secs_f64()));
+        ui::say(&format!("{}; open the report in a browser", ui::duration(started.elapsed().as_secs_f64())));
         let weights = out.join("solvers").join("dyweight-nfe5.json");
-        eprintln!("next: dyweight sample --model fashion --weights {} --seeds 0-63 --grid", weights.display());
+        ui::say(&format!("next: dyweight sample --model fashion --weights {} --seeds 0-63 --grid", shown(&weights)));
     }
     Ok(())
 }

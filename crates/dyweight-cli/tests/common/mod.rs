@@ -1,7 +1,7 @@
 //! Running the program and looking at how it ends.
 #![allow(dead_code)] // every test file uses its own part
 
-use dyweight::checkpoint::{StoredTensor, TensorFile};
+use dyweight::files::{StoredTensor, TensorFile};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

@@ -1,11 +1,12 @@
 //! The gradient of attention; formulas at the head of the parent module.
 
-use super::rows::{Matrix, MatrixMut, Operand, Target, dot, multiply, softmax_row};
+use super::rows::{Matrix, MatrixMut, Operand, Target, multiply, softmax_row};
 use super::{ROW_BLOCK, head_width};
 use crate::activation::exp;
 use crate::buffer::Buffer;
 use crate::isa::Isa;
 use crate::parallel::{Disjoint, for_each};
+use crate::reduce::dot;
 
 /// One head of one sample.
 struct Head<'a> {

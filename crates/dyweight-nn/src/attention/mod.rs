@@ -11,6 +11,9 @@
 
 mod backward;
 mod rows;
+mod streaming;
+
+pub use streaming::{Attention, Bias, LogSums};
 
 use crate::act::Act;
 use crate::buffer::Buffer;

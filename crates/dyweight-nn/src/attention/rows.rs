@@ -6,9 +6,7 @@ use crate::act::Act;
 use crate::activation::exp;
 use crate::gemm::{Epilogue, Grid, Packed, PanelProduct, Segments, Start};
 use crate::isa::Isa;
-
-/// Interleaved parts of a reduction over a row: vector code with a fixed order.
-const PARTS: usize = 16;
+use crate::reduce::{largest, sum};
 
 /// Channels `first..first + channels` of an activation.
 #[derive(Clone, Copy)]
@@ -90,6 +88,30 @@ impl<'a> Matrix<'a> {
         Self { data, first: 0, stride: width, rows: data.len() / width, width }
     }
 
+    /// `rows` rows of `width` floats, `stride` apart.
+    pub(super) fn strided(data: &'a [f32], stride: usize, rows: usize, width: usize) -> Self {
+        assert!(width <= stride && rows * stride <= data.len(), "{rows} rows of {width} in {}", data.len());
+        Self { data, first: 0, stride, rows, width }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    pub(super) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// The first row's address; all rows are readable from there.
+    pub(super) fn as_ptr(&self) -> *const f32 {
+        assert!(self.rows == 0 || self.first + (self.rows - 1) * self.stride + self.width <= self.data.len());
+        self.data[self.first..].as_ptr()
+    }
+
     pub(super) fn packed(&self, isa: Isa) -> Packed {
         Packed::from_rows(isa, self.rows, self.width, |t| self.row(t))
     }
@@ -98,7 +120,7 @@ impl<'a> Matrix<'a> {
         Packed::from_columns(isa, self.width, self.rows, |t| self.row(t))
     }
 
-    fn row(&self, row: usize) -> &[f32] {
+    pub(super) fn row(&self, row: usize) -> &[f32] {
         &self.data[row * self.stride + self.first..][..self.width]
     }
 
@@ -118,6 +140,12 @@ pub(super) struct MatrixMut<'a> {
 }
 
 impl<'a> MatrixMut<'a> {
+    pub(super) fn row_mut(&mut self, row: usize) -> &mut [f32] {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        // SAFETY: one of this matrix's rows, all of which are exclusive for its lifetime.
+        unsafe { std::slice::from_raw_parts_mut(self.data.add(row * self.stride), self.width) }
+    }
+
     pub(super) fn contiguous(data: &'a mut [f32], width: usize) -> Self {
         let rows = data.len() / width;
         Self { data: data.as_mut_ptr(), stride: width, rows, width, lifetime: PhantomData }
@@ -136,12 +164,13 @@ pub(super) fn multiply(left: Matrix<'_>, right: &Packed, out: MatrixMut<'_>) {
     assert_eq!((left.rows, left.width, right.columns()), (out.rows, right.depth(), out.width), "sizes of a product");
     assert!(left.rows == 0 || left.first + (left.rows - 1) * left.stride + left.width <= left.data.len());
     for panel in 0..right.panels() {
+        let panel = right.open(panel);
         let product = PanelProduct {
             input: left.data.as_ptr(),
             input_rows: Grid { offset: left.first, ..Grid::contiguous(left.stride) },
             segments: Segments::single(left.width),
             rows: 0..left.rows,
-            panel: right.panel(panel),
+            panel: panel.panel(),
             output: out.data,
             output_rows: Grid::contiguous(out.stride),
             start: Start::Zero,
@@ -165,43 +194,4 @@ pub(super) fn softmax_row(row: &mut [f32], scale: f32) -> f32 {
         *x *= inverse;
     }
     largest * scale + total.ln()
-}
-
-/// Largest entry, in sixteen interleaved parts.
-#[inline(always)]
-fn largest(row: &[f32]) -> f32 {
-    let mut parts = [f32::NEG_INFINITY; PARTS];
-    let (whole, rest) = row.as_chunks::<PARTS>();
-    for row in whole {
-        for i in 0..PARTS {
-            parts[i] = if row[i] > parts[i] { row[i] } else { parts[i] };
-        }
-    }
-    parts.iter().chain(rest).fold(f32::NEG_INFINITY, |m, x| if *x > m { *x } else { m })
-}
-
-/// Sum in sixteen interleaved parts: vector code with a fixed order.
-#[inline(always)]
-fn sum(row: &[f32]) -> f32 {
-    dot(
-        row,
-        row,
-        #[inline(always)]
-        |x, _| x,
-    )
-}
-
-/// `Σ f(a, b)` in sixteen interleaved parts.
-#[inline(always)]
-pub(super) fn dot(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut parts = [0.0; PARTS];
-    let (a_whole, a_rest) = a.as_chunks::<PARTS>();
-    let (b_whole, b_rest) = b.as_chunks::<PARTS>();
-    for (a, b) in a_whole.iter().zip(b_whole) {
-        for i in 0..PARTS {
-            parts[i] += f(a[i], b[i]);
-        }
-    }
-    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| f(*a, *b)).sum();
-    parts.iter().sum::<f32>() + rest
 }

@@ -30,7 +30,7 @@ pub(super) fn convolve(x: &Act, weights: &Packed, plan: &Plan, shape: Shape, epi
     let shared = Disjoint::new(y.data_mut());
     for_each(shape.n * blocks * weights.panels(), |item| {
         let (sample, block, panel) = split_index(item, blocks, weights.panels());
-        let first = block * PIXEL_BLOCK;
+        let (first, panel) = (block * PIXEL_BLOCK, weights.open(panel));
         let grid = Grid {
             offset: sample * canvas_shape.sample_len(),
             width: shape.w,
@@ -42,7 +42,7 @@ pub(super) fn convolve(x: &Act, weights: &Packed, plan: &Plan, shape: Shape, epi
             input_rows: grid,
             segments: Segments { count: plan.kernel[0], len: plan.kernel[1] * channels, stride: line },
             rows: first..shape.pixels().min(first + PIXEL_BLOCK),
-            panel: weights.panel(panel),
+            panel: panel.panel(),
             output: shared.ptr(),
             output_rows: Grid { offset: sample * shape.sample_len(), ..Grid::contiguous(shape.c) },
             start: Start::Zero,

@@ -26,6 +26,7 @@ use crate::act::{Act, Shape};
 use crate::error::{Result, check_len};
 use crate::gemm::{Epilogue, Packed};
 use crate::isa::Isa;
+use crate::weights::Weights;
 
 /// A convolution layer with frozen weights.
 pub struct Conv2d {
@@ -38,17 +39,24 @@ pub struct Conv2d {
 impl Conv2d {
     /// Packs `weight` (`[out, in, kh, kw]`, row-major) and `bias` (`[out]`).
     pub fn new(spec: ConvSpec, weight: &[f32], bias: Option<&[f32]>) -> Result<Self> {
-        spec.check()?;
-        let ConvSpec { in_channels, out_channels, kernel: [kh, kw], .. } = spec;
-        let taps = kh * kw;
-        check_len("convolution weight", out_channels * in_channels * taps, weight.len())?;
-        if let Some(bias) = bias {
-            check_len("convolution bias", out_channels, bias.len())?;
-        }
-        let weights = Packed::new(Isa::active(), taps * in_channels, out_channels, |k, o| {
-            weight[(o * in_channels + k % in_channels) * taps + k / in_channels]
-        });
-        Ok(Self { spec, weights, turned: OnceLock::new(), bias: bias.map(<[f32]>::to_vec) })
+        check(&spec, weight.len(), bias)?;
+        let order = Order::of(&spec);
+        let weights = Packed::new(Isa::active(), order.depth(), spec.out_channels, |k, o| weight[order.place(k, o)]);
+        Ok(Self::with_packed(spec, weights, bias))
+    }
+
+    /// Packs stored weights (`[out, in·kh·kw]`), which stay in half precision if they are.
+    pub fn from_weights(spec: ConvSpec, weights: &Weights, bias: Option<&[f32]>) -> Result<Self> {
+        let Some(halves) = weights.halves() else { return Self::new(spec, &weights.to_f32(), bias) };
+        check(&spec, halves.len(), bias)?;
+        let order = Order::of(&spec);
+        let entry = |k: usize, o: usize| halves[order.place(k, o)].to_le_bytes();
+        let packed = Packed::halves(Isa::active(), weights.dtype(), order.depth(), spec.out_channels, entry);
+        Ok(Self::with_packed(spec, packed, bias))
+    }
+
+    fn with_packed(spec: ConvSpec, weights: Packed, bias: Option<&[f32]>) -> Self {
+        Self { spec, weights, turned: OnceLock::new(), bias: bias.map(<[f32]>::to_vec) }
     }
 
     /// What it was built from.
@@ -132,10 +140,36 @@ impl Conv2d {
     fn turn_weights(&self) -> Packed {
         let ConvSpec { in_channels, out_channels, kernel: [kh, kw], .. } = self.spec;
         let taps = kh * kw;
-        Packed::new(self.weights.isa(), taps * out_channels, in_channels, |k, c| {
+        self.weights.rearranged(taps * out_channels, in_channels, |k, c| {
             let (tap, o) = (taps - 1 - k / out_channels, k % out_channels);
-            self.weights.entry(tap * in_channels + c, o)
+            (tap * in_channels + c, o)
         })
+    }
+}
+
+fn check(spec: &ConvSpec, entries: usize, bias: Option<&[f32]>) -> Result<()> {
+    spec.check()?;
+    check_len("convolution weight", spec.out_channels * Order::of(spec).depth(), entries)?;
+    bias.map_or(Ok(()), |bias| check_len("convolution bias", spec.out_channels, bias.len()))
+}
+
+/// From weights in the order `[out, in, kh, kw]` to the packed `[kh, kw, in]` by `out`.
+struct Order {
+    channels: usize,
+    taps: usize,
+}
+
+impl Order {
+    fn of(spec: &ConvSpec) -> Self {
+        Self { channels: spec.in_channels, taps: spec.kernel[0] * spec.kernel[1] }
+    }
+
+    fn depth(&self) -> usize {
+        self.channels * self.taps
+    }
+
+    fn place(&self, k: usize, o: usize) -> usize {
+        (o * self.channels + k % self.channels) * self.taps + k / self.channels
     }
 }
 

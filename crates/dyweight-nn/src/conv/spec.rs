@@ -33,6 +33,11 @@ impl Padding {
         Self { top: by, bottom: by, left: by, right: by }
     }
 
+    /// Below and to the right only: what autoencoders put around an image before they halve it.
+    pub fn after(by: usize) -> Self {
+        Self { top: 0, bottom: by, left: 0, right: by }
+    }
+
     /// `rows` above and below, `columns` to the left and right.
     pub fn symmetric(rows: usize, columns: usize) -> Self {
         Self { top: rows, bottom: rows, left: columns, right: columns }

@@ -9,6 +9,9 @@ use crate::simd::Simd;
 /// Rows kept in registers at once: 6 rows by 4 vectors fill 24 of AVX-512's 32 registers, 6 by 2 fill 12 of AVX2's 16.
 const ROWS: usize = 6;
 
+/// Rows kept in registers at once with a panel one vector wide.
+const NARROW_ROWS: usize = 8;
+
 /// How far ahead of use the panel is fetched, in panel rows.
 const PREFETCH_ROWS: usize = 12;
 
@@ -32,6 +35,10 @@ impl Grid {
 
     #[inline(always)]
     fn at(&self, row: usize) -> usize {
+        if self.width == usize::MAX {
+            // Two divisions would cost as much as a short sum.
+            return self.offset + row * self.step;
+        }
         self.offset + (row / self.width) * self.line + (row % self.width) * self.step
     }
 }
@@ -65,6 +72,12 @@ pub(crate) struct Epilogue<'a> {
 impl Epilogue<'_> {
     /// The sum as it is.
     pub(crate) const NONE: Self = Self { bias: None, residual: None, scale: 1.0, relu: false };
+
+    /// Whether nothing but the scale happens.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        self.bias.is_none() && self.residual.is_none() && !self.relu
+    }
 }
 
 /// Rows `rows` of the product with one panel.
@@ -117,22 +130,33 @@ impl PanelProduct<'_> {
     #[inline(always)]
     pub(crate) unsafe fn compute<S: Simd>(&self) {
         assert_eq!(self.panel.data.len(), self.segments.count * self.segments.len * self.panel.width);
-        // Partial sums are kept in whole vectors, in a buffer of one panel.
-        assert!(self.start == Start::Zero || (self.panel.columns == self.panel.width && self.panel.first == 0));
         // SAFETY: the caller's contract.
         unsafe {
             match self.panel.width / S::LANES {
-                1 => self.all_rows::<S, 1>(),
-                2 => self.all_rows::<S, 2>(),
-                3 => self.all_rows::<S, 3>(),
-                _ => self.all_rows::<S, 4>(),
+                1 => self.narrow_rows::<S>(),
+                2 => self.all_rows::<S, 2>(self.rows.start),
+                3 => self.all_rows::<S, 3>(self.rows.start),
+                _ => self.all_rows::<S, 4>(self.rows.start),
             }
         }
     }
 
+    /// One vector wide: more rows at once, for as many independent sums as a multiply-add's latency needs.
     #[inline(always)]
-    unsafe fn all_rows<S: Simd, const NV: usize>(&self) {
+    unsafe fn narrow_rows<S: Simd>(&self) {
         let mut row = self.rows.start;
+        // SAFETY: the contract of `run`; each call handles rows within `self.rows`.
+        unsafe {
+            while row + NARROW_ROWS <= self.rows.end {
+                self.block::<S, NARROW_ROWS, 1>(row);
+                row += NARROW_ROWS;
+            }
+            self.all_rows::<S, 1>(row);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn all_rows<S: Simd, const NV: usize>(&self, mut row: usize) {
         // SAFETY: the contract of `run`; each call handles rows within `self.rows`.
         unsafe {
             while row + ROWS <= self.rows.end {
@@ -155,6 +179,17 @@ impl PanelProduct<'_> {
         // SAFETY: the contract of `run`.
         unsafe {
             let sums = self.sums::<S, MR, NV>(row);
+            if self.epilogue.is_plain() && self.panel.columns == NV * S::LANES {
+                // Short enough to keep the sums in registers: what short sums spend most of their time on otherwise.
+                let scale = S::splat(self.epilogue.scale);
+                for r in 0..MR {
+                    let output = self.output.add(self.output_rows.at(row + r) + self.panel.first);
+                    for v in 0..NV {
+                        S::store(output.add(v * S::LANES), S::mul(sums[r][v], scale));
+                    }
+                }
+                return;
+            }
             for (r, sums) in sums.iter().enumerate() {
                 self.finish::<S, NV>(self.output_rows.at(row + r) + self.panel.first, sums);
             }
@@ -173,8 +208,10 @@ impl PanelProduct<'_> {
             let mut sums = [[S::splat(0.0); NV]; MR];
             if self.start == Start::Output {
                 for r in 0..MR {
+                    let output = self.output.add(self.output_rows.at(row + r) + self.panel.first);
                     for v in 0..NV {
-                        sums[r][v] = S::load(self.output.add(self.output_rows.at(row + r) + v * S::LANES));
+                        let lanes = S::LANES.min(self.panel.columns - v * S::LANES);
+                        sums[r][v] = load_lanes::<S>(output.add(v * S::LANES), lanes);
                     }
                 }
             }

@@ -12,35 +12,112 @@ pub(crate) mod kernel;
 pub(crate) mod pack;
 
 pub(crate) use kernel::{Epilogue, Grid, PanelProduct, Segments, Start};
-pub(crate) use pack::Packed;
+pub(crate) use pack::{Packed, Panel};
 
+use std::ops::Range;
+
+use crate::buffer::Buffer;
 use crate::parallel::{Disjoint, for_each};
 
-/// Rows one task handles per panel; `A`'s part stays in the second-level cache.
+/// Rows one task handles; with a block of the depth, `A`'s part stays in the second-level cache.
 const ROW_BLOCK: usize = 96;
+
+/// Depth summed over before the next panel's turn. Partial sums wait in the output: the sum comes out the same.
+const DEPTH_BLOCK: usize = 512;
+
+/// From row to row of a copied block of `A`; not a power of two, whose multiples share places in the cache.
+const DEPTH_STRIDE: usize = DEPTH_BLOCK + 16;
+
+/// Most panels one task handles, over which it uses a block of `A` again.
+const PANEL_GROUP: usize = 16;
 
 /// `out = (a·b + bias + residual)·scale`, rows of `a` and `out` contiguous.
 pub(crate) fn matmul(a: &[f32], b: &Packed, out: &mut [f32], epilogue: Epilogue<'_>) {
     let rows = a.len() / b.depth();
     assert_eq!((a.len(), out.len()), (rows * b.depth(), rows * b.columns()), "operands of a product");
-    let (depth, columns) = (b.depth(), b.columns());
-    let shared = Disjoint::new(out);
-    let blocks = rows.div_ceil(ROW_BLOCK);
-    for_each(blocks * b.panels(), |item| {
-        let (block, panel) = (item / b.panels(), item % b.panels());
-        let first = block * ROW_BLOCK;
-        let product = PanelProduct {
-            input: a.as_ptr(),
-            input_rows: Grid::contiguous(depth),
-            segments: Segments::single(depth),
-            rows: first..rows.min(first + ROW_BLOCK),
-            panel: b.panel(panel),
-            output: shared.ptr(),
-            output_rows: Grid::contiguous(columns),
-            start: Start::Zero,
-            epilogue,
-        };
-        // SAFETY: the rows of `a` and `out` exist as asserted above; blocks and panels are disjoint in `out`.
-        unsafe { product.run(b.isa()) }
-    });
+    let (depth, columns) = (Span::whole(b.depth()), Span::whole(b.columns()));
+    Product { a, depth, b, columns, start: Start::Zero, epilogue }.run(&Disjoint::new(out));
+}
+
+/// Where a product's part of the depth, or of the columns, begins in whole rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) first: usize,
+    /// Length of a whole row.
+    pub(crate) of: usize,
+}
+
+impl Span {
+    pub(crate) fn whole(of: usize) -> Self {
+        Self { first: 0, of }
+    }
+}
+
+/// A product with part of a matrix: some of the depth, some of the columns. A bias counts from the first column of all.
+pub(crate) struct Product<'a> {
+    pub(crate) a: &'a [f32],
+    pub(crate) depth: Span,
+    pub(crate) b: &'a Packed,
+    pub(crate) columns: Span,
+    pub(crate) start: Start,
+    pub(crate) epilogue: Epilogue<'a>,
+}
+
+impl Product<'_> {
+    /// Computes its columns of all rows.
+    ///
+    /// # Panics
+    /// If sizes do not fit.
+    pub(crate) fn run(&self, out: &Disjoint<'_>) {
+        let rows = self.a.len() / self.depth.of;
+        assert!(self.a.len() == rows * self.depth.of && out.len() == rows * self.columns.of, "operands of a product");
+        assert!(self.depth.first + self.b.depth() <= self.depth.of, "depth of a product");
+        assert!(self.columns.first + self.b.columns() <= self.columns.of, "columns of a product");
+        let (blocks, panels) = (rows.div_ceil(ROW_BLOCK), self.b.panels());
+        let group = (blocks * panels / (8 * rayon::current_num_threads())).clamp(1, PANEL_GROUP);
+        let groups = panels.div_ceil(group);
+        for_each(blocks * groups, |item| {
+            let block = item / groups * ROW_BLOCK..rows.min((item / groups + 1) * ROW_BLOCK);
+            let panels = item % groups * group..panels.min((item % groups + 1) * group);
+            self.block(block, panels, out);
+        });
+    }
+
+    /// Some rows times some panels.
+    fn block(&self, rows: Range<usize>, panels: Range<usize>, out: &Disjoint<'_>) {
+        let depth = self.b.depth();
+        let panels: Vec<_> = panels.map(|panel| self.b.open(panel)).collect();
+        let mut copy = (depth > DEPTH_BLOCK).then(|| Buffer::stale(ROW_BLOCK * DEPTH_STRIDE));
+        for start in (0..depth).step_by(DEPTH_BLOCK) {
+            let end = depth.min(start + DEPTH_BLOCK);
+            let place = |row: usize| row * self.depth.of + self.depth.first + start;
+            let (input, input_rows) = match &mut copy {
+                None => (self.a.as_ptr(), Grid { offset: place(rows.start), ..Grid::contiguous(self.depth.of) }),
+                Some(copy) => {
+                    for (to, row) in copy.chunks_exact_mut(DEPTH_STRIDE).zip(rows.clone()) {
+                        to[..end - start].copy_from_slice(&self.a[place(row)..][..end - start]);
+                    }
+                    (copy.as_ptr(), Grid::contiguous(DEPTH_STRIDE))
+                }
+            };
+            for panel in &panels {
+                let panel = panel.panel();
+                let data = &panel.data[start * panel.width..end * panel.width];
+                let product = PanelProduct {
+                    input,
+                    input_rows,
+                    segments: Segments::single(end - start),
+                    rows: 0..rows.len(),
+                    panel: Panel { data, first: self.columns.first + panel.first, ..panel },
+                    output: out.ptr(),
+                    output_rows: Grid { offset: rows.start * self.columns.of, ..Grid::contiguous(self.columns.of) },
+                    start: if start == 0 { self.start } else { Start::Output },
+                    epilogue: if end == depth { self.epilogue } else { Epilogue::NONE },
+                };
+                // SAFETY: the rows of `a`, or their copy, and of `out` exist as `run` asserts; its items differ in rows or
+                // panels, so their outputs are disjoint.
+                unsafe { product.run(self.b.isa()) }
+            }
+        }
+    }
 }

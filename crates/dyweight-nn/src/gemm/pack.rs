@@ -1,17 +1,27 @@
 //! A matrix `[depth, columns]` cut into panels of columns, each stored row by row, so that the kernel reads it once,
 //! forwards, in whole vectors. The last panel is only as many vectors wide as it needs; the rest is zeros.
+//!
+//! Panels of half precision are widened when they are opened for use.
 
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
-use crate::isa::Isa;
+use crate::isa::{Isa, Kernel};
+use crate::simd::Simd;
+use crate::weights::{Dtype, Weights, widen};
 
 /// A packed matrix.
 pub(crate) struct Packed {
     isa: Isa,
     depth: usize,
     columns: usize,
-    data: Buffer,
+    data: Data,
+}
+
+enum Data {
+    Full(Buffer),
+    /// Little-endian.
+    Half(Dtype, Vec<[u8; 2]>),
 }
 
 /// One panel: `depth` rows of `width` floats.
@@ -26,17 +36,38 @@ pub(crate) struct Panel<'a> {
     pub(crate) width: usize,
 }
 
+/// A panel in memory of its own if it had to be widened.
+pub(crate) struct Opened<'a> {
+    panel: Panel<'a>,
+    widened: Option<Buffer>,
+}
+
+impl Opened<'_> {
+    pub(crate) fn panel(&self) -> Panel<'_> {
+        Panel { data: self.widened.as_deref().unwrap_or(self.panel.data), ..self.panel }
+    }
+}
+
 impl Packed {
     /// Packs the matrix whose entry at `(k, j)` is `entry(k, j)`.
     pub(crate) fn new(isa: Isa, depth: usize, columns: usize, entry: impl Fn(usize, usize) -> f32 + Sync) -> Self {
-        Self::by_panel(isa, depth, columns, |first, count, panel| {
-            let width = panel.len() / depth;
-            for lane in 0..count {
-                for k in 0..depth {
-                    panel[k * width + lane] = entry(k, first + lane);
-                }
-            }
-        })
+        Self::by_panel(isa, depth, columns, |first, count, panel| fill_entries(depth, first, count, panel, &entry))
+    }
+
+    /// Packs a matrix of half precision whose little-endian entry at `(k, j)` is `entry(k, j)`.
+    pub(crate) fn halves(
+        isa: Isa,
+        dtype: Dtype,
+        depth: usize,
+        columns: usize,
+        entry: impl Fn(usize, usize) -> [u8; 2] + Sync,
+    ) -> Self {
+        let full = isa.panel_width();
+        let mut data = vec![[0; 2]; packed_len(isa, depth, columns)];
+        data.par_chunks_mut((depth * full).max(1)).enumerate().for_each(|(p, panel)| {
+            fill_entries(depth, p * full, full.min(columns - p * full), panel, &entry);
+        });
+        Self { isa, depth, columns, data: Data::Half(dtype, data) }
     }
 
     /// Packs a matrix given by its rows.
@@ -61,38 +92,53 @@ impl Packed {
         columns: usize,
         column: impl Fn(usize) -> &'a [f32] + Sync,
     ) -> Self {
-        /// Rows written at a time, so that their cache lines stay.
-        const ROWS: usize = 16;
         Self::by_panel(isa, depth, columns, |first, count, panel| {
+            let columns: Vec<_> = (first..first + count).map(&column).collect();
             let width = panel.len() / depth;
-            for (block, rows) in panel.chunks_mut(ROWS * width).enumerate() {
-                for lane in 0..count {
-                    let from = &column(first + lane)[block * ROWS..];
-                    for (to, x) in rows[lane..].iter_mut().step_by(width).zip(from) {
-                        *to = *x;
-                    }
+            transpose(isa, &columns, depth, panel, width);
+        })
+    }
+
+    /// Packs rows `rows` of stored weights `[·, columns]`, widened.
+    pub(crate) fn of_weights(isa: Isa, weights: &Weights, rows: std::ops::Range<usize>) -> Self {
+        Self::by_panel(isa, rows.len(), weights.columns(), |first, count, panel| {
+            let width = panel.len() / rows.len();
+            for (to, row) in panel.chunks_exact_mut(width).zip(rows.clone()) {
+                weights.widen_row(isa, row, first..first + count, &mut to[..count]);
+            }
+        })
+    }
+
+    /// Packs the transpose of rows `rows` of stored weights, widened.
+    pub(crate) fn of_weights_transposed(isa: Isa, weights: &Weights, rows: std::ops::Range<usize>) -> Self {
+        /// Entries of each row widened at a time; those of a panel stay in the first-level cache.
+        const STRETCH: usize = 128;
+        Self::by_panel(isa, weights.columns(), rows.len(), |first, count, panel| {
+            let width = panel.len() / weights.columns();
+            let mut scratch = Buffer::stale(count * STRETCH);
+            for (start, panel) in (0..weights.columns()).step_by(STRETCH).zip(panel.chunks_mut(STRETCH * width)) {
+                let len = panel.len() / width;
+                for (row, to) in scratch.chunks_exact_mut(STRETCH).enumerate() {
+                    weights.widen_row(isa, rows.start + first + row, start..start + len, &mut to[..len]);
                 }
+                let columns: Vec<_> = scratch.chunks_exact(STRETCH).collect();
+                transpose(isa, &columns, len, panel, width);
             }
         })
     }
 
     /// Fills panels with `fill(first column, existing columns, panel)`; lanes without a column are zero.
     fn by_panel(isa: Isa, depth: usize, columns: usize, fill: impl Fn(usize, usize, &mut [f32]) + Sync) -> Self {
-        let mut packed = Self::stale(isa, depth, columns);
+        let mut data = Buffer::stale(packed_len(isa, depth, columns));
         let full = isa.panel_width();
-        packed.data.par_chunks_mut((depth * full).max(1)).enumerate().for_each(|(p, panel)| {
+        data.par_chunks_mut((depth * full).max(1)).enumerate().for_each(|(p, panel)| {
             let count = full.min(columns - p * full);
             if count * depth < panel.len() {
                 panel.fill(0.0);
             }
             fill(p * full, count, panel);
         });
-        packed
-    }
-
-    fn stale(isa: Isa, depth: usize, columns: usize) -> Self {
-        let lanes = isa.lanes();
-        Self { isa, depth, columns, data: Buffer::stale(depth * columns.div_ceil(lanes) * lanes) }
+        Self { isa, depth, columns, data: Data::Full(data) }
     }
 
     pub(crate) fn isa(&self) -> Isa {
@@ -113,20 +159,113 @@ impl Packed {
 
     /// Bytes of the packed matrix.
     pub(crate) fn bytes(&self) -> usize {
-        self.data.len() * size_of::<f32>()
+        match &self.data {
+            Data::Full(data) => size_of_val::<[f32]>(data),
+            Data::Half(_, data) => size_of_val::<[[u8; 2]]>(data),
+        }
     }
 
-    pub(crate) fn panel(&self, index: usize) -> Panel<'_> {
+    /// A panel, ready for use.
+    pub(crate) fn open(&self, index: usize) -> Opened<'_> {
         let full = self.isa.panel_width();
         let first = index * full;
         let columns = full.min(self.columns - first);
-        let width = columns.div_ceil(self.isa.lanes()) * self.isa.lanes();
-        Panel { data: &self.data[first * self.depth..][..self.depth * width], first, columns, width }
+        let width = columns.next_multiple_of(self.isa.lanes());
+        let range = first * self.depth..first * self.depth + self.depth * width;
+        let panel = Panel { data: &[], first, columns, width };
+        match &self.data {
+            Data::Full(data) => Opened { panel: Panel { data: &data[range], ..panel }, widened: None },
+            Data::Half(dtype, data) => {
+                let mut widened = Buffer::stale(range.len());
+                widen(self.isa, *dtype, data[range].as_flattened(), &mut widened);
+                Opened { panel, widened: Some(widened) }
+            }
+        }
     }
 
-    /// The entry at `(k, j)`.
-    pub(crate) fn entry(&self, k: usize, j: usize) -> f32 {
-        let panel = self.panel(j / self.isa.panel_width());
-        panel.data[k * panel.width + j - panel.first]
+    /// A matrix whose entry `(k, j)` is this one's at `from(k, j)`, of the same precision.
+    pub(crate) fn rearranged(
+        &self,
+        depth: usize,
+        columns: usize,
+        from: impl Fn(usize, usize) -> (usize, usize) + Sync,
+    ) -> Self {
+        let place = |k: usize, j: usize| {
+            let (k, j) = from(k, j);
+            let full = self.isa.panel_width();
+            let first = j / full * full;
+            let width = full.min(self.columns - first).next_multiple_of(self.isa.lanes());
+            first * self.depth + k * width + j - first
+        };
+        match &self.data {
+            Data::Full(data) => Self::new(self.isa, depth, columns, |k, j| data[place(k, j)]),
+            Data::Half(dtype, data) => Self::halves(self.isa, *dtype, depth, columns, |k, j| data[place(k, j)]),
+        }
+    }
+}
+
+fn packed_len(isa: Isa, depth: usize, columns: usize) -> usize {
+    depth * columns.next_multiple_of(isa.lanes())
+}
+
+fn fill_entries<T>(
+    depth: usize,
+    first: usize,
+    count: usize,
+    panel: &mut [T],
+    entry: &(impl Fn(usize, usize) -> T + Sync),
+) {
+    let width = panel.len() / depth;
+    for lane in 0..count {
+        for k in 0..depth {
+            panel[k * width + lane] = entry(k, first + lane);
+        }
+    }
+}
+
+/// `to[k·width + j] = rows[j][k]` for `k < len`; where there is no row `j`, `to` stays as it is.
+///
+/// # Panics
+/// If a row or `to` is too short.
+pub(crate) fn transpose(isa: Isa, rows: &[&[f32]], len: usize, to: &mut [f32], width: usize) {
+    assert!(rows.iter().all(|row| row.len() >= len) && rows.len() <= width && len * width <= to.len());
+    isa.run(Transpose { rows, len, to, width });
+}
+
+struct Transpose<'a> {
+    rows: &'a [&'a [f32]],
+    len: usize,
+    to: &'a mut [f32],
+    width: usize,
+}
+
+impl Kernel for Transpose<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        /// Lanes of the widest vector.
+        const MOST: usize = 16;
+        let whole = self.len - self.len % S::LANES;
+        for (block, rows) in self.rows.chunks(S::LANES).enumerate() {
+            let first = block * S::LANES;
+            let squares = if rows.len() == S::LANES { whole } else { 0 };
+            let mut from = [std::ptr::null(); MOST];
+            for (from, row) in from.iter_mut().zip(rows) {
+                *from = row.as_ptr();
+            }
+            for at in (0..squares).step_by(S::LANES) {
+                // SAFETY: `LANES` rows of at least `len` floats, and `to` has `len` rows of `width`, as asserted by
+                // `transpose`.
+                unsafe {
+                    let to = self.to.as_mut_ptr().add(at * self.width + first);
+                    S::transpose(&from[..S::LANES], at, to, self.width);
+                }
+            }
+            for (j, row) in rows.iter().enumerate() {
+                for at in squares..self.len {
+                    self.to[at * self.width + first + j] = row[at];
+                }
+            }
+        }
     }
 }

@@ -169,13 +169,13 @@ fn apply(from: &[f32], to: &mut [f32], slope: &[f32], shift: &[f32], f: impl Fn(
 }
 
 /// Pixels per task: a function of one sample's shape alone, since sums are cut the same way.
-fn chunk_pixels(shape: Shape) -> usize {
+pub(crate) fn chunk_pixels(shape: Shape) -> usize {
     const FLOATS: usize = 16_384;
     (FLOATS / shape.c.max(1)).clamp(1, 256)
 }
 
 /// Start and length of a chunk of one sample, in floats.
-fn chunk_range(shape: Shape, pixels: usize, sample: usize, chunk: usize) -> (usize, usize) {
+pub(crate) fn chunk_range(shape: Shape, pixels: usize, sample: usize, chunk: usize) -> (usize, usize) {
     let first = chunk * pixels;
     let count = pixels.min(shape.pixels() - first);
     (sample * shape.sample_len() + first * shape.c, count * shape.c)

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
+use super::avx2::transpose_8x8;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512;
@@ -71,6 +72,27 @@ impl Simd for Avx512 {
     unsafe fn neg_mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
         // SAFETY: the trait's contract.
         unsafe { _mm512_fnmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(p: *const u8) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u8) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast())))) }
+    }
+    #[inline(always)]
+    unsafe fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize) {
+        // SAFETY: the trait's contract; AVX-512 includes AVX2. Four squares make one.
+        unsafe {
+            let (upper, lower) = from.split_at(8);
+            transpose_8x8(upper, at, to, stride);
+            transpose_8x8(upper, at + 8, to.add(8 * stride), stride);
+            transpose_8x8(lower, at, to.add(8), stride);
+            transpose_8x8(lower, at + 8, to.add(8 * stride + 8), stride);
+        }
     }
     #[inline(always)]
     unsafe fn prefetch(p: *const f32) {

@@ -39,6 +39,15 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `c − a·b`.
     unsafe fn neg_mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `LANES` little-endian 16-bit floats, widened.
+    unsafe fn load_f16(p: *const u8) -> Self::V;
+    /// `LANES` little-endian upper halves of 32-bit floats, widened.
+    unsafe fn load_bf16(p: *const u8) -> Self::V;
+    /// Writes a square of `LANES` by `LANES`: float `i` of row `j`, at `from[j] + at`, goes to
+    /// `to + stride·i + j`.
+    ///
+    /// `from` must have `LANES` addresses.
+    unsafe fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize);
     /// Asks for the cache line at `p`; never touches memory.
     unsafe fn prefetch(p: *const f32);
 }

@@ -69,5 +69,38 @@ impl Simd for Portable {
         zip(zip(a, b, |a, b| a * b), c, |ab, c| c - ab)
     }
     #[inline(always)]
+    unsafe fn load_f16(p: *const u8) -> Self::V {
+        // SAFETY: the trait's contract.
+        let halves = unsafe { p.cast::<[[u8; 2]; LANES]>().read_unaligned() };
+        std::array::from_fn(|i| widen_f16(u16::from_le_bytes(halves[i])))
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u8) -> Self::V {
+        // SAFETY: the trait's contract.
+        let halves = unsafe { p.cast::<[[u8; 2]; LANES]>().read_unaligned() };
+        std::array::from_fn(|i| f32::from_bits(u32::from(u16::from_le_bytes(halves[i])) << 16))
+    }
+    #[inline(always)]
+    unsafe fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize) {
+        for (j, row) in from.iter().enumerate().take(LANES) {
+            for i in 0..LANES {
+                // SAFETY: the trait's contract.
+                unsafe { to.add(i * stride + j).write(row.add(at + i).read()) }
+            }
+        }
+    }
+    #[inline(always)]
     unsafe fn prefetch(_: *const f32) {}
+}
+
+/// Exact, subnormal numbers included: the exponent's bias changes by a multiplication.
+#[inline(always)]
+fn widen_f16(half: u16) -> f32 {
+    /// 2¹¹²: the difference of the biases.
+    const REBIAS: f32 = f32::from_bits(0x7780_0000);
+    let (sign, rest) = (u32::from(half & 0x8000) << 16, u32::from(half & 0x7fff) << 13);
+    // Infinities and NaNs keep an exponent of all ones.
+    let magnitude =
+        if half & 0x7c00 == 0x7c00 { rest | 0x7f80_0000 } else { (f32::from_bits(rest) * REBIAS).to_bits() };
+    f32::from_bits(sign | magnitude)
 }

@@ -2,18 +2,18 @@
 
 use crate::ui;
 use clap::Args;
-use dyweight::comm::Solo;
-use dyweight::linalg::Moments;
-use dyweight::metrics::frechet::{Reference, Statistics};
-use dyweight::metrics::{Features, Source};
 use dyweight::noise::Stream;
+use dyweight::study::linalg::Moments;
+use dyweight::study::metrics::frechet::{Reference, Statistics};
+use dyweight::study::metrics::{Features, Origin};
+use dyweight::train::comm::Solo;
 use dyweight::{Error, Result};
 use serde_json::json;
 use std::time::Instant;
 
 /// Sizes.
 #[derive(Args)]
-pub struct BenchArgs {
+pub struct MetricBenchArgs {
     /// Samples
     #[arg(long, default_value_t = 10_000)]
     count: usize,
@@ -28,20 +28,26 @@ pub struct BenchArgs {
     json: bool,
 }
 
+/// A covariance of this many features takes 2 GB.
+const MOST_DIMS: usize = 1 << 14;
+/// As do this many numbers of features.
+const MOST_NUMBERS: usize = 1 << 29;
+
 /// Runs the command.
-pub fn run(args: &BenchArgs) -> Result<()> {
+pub fn run(args: &MetricBenchArgs) -> Result<()> {
     ui::set_threads(args.threads, &Solo)?;
-    for (name, value) in [("count", args.count), ("dims", args.dims)] {
-        if value < 2 {
-            return Err(Error::BadValue { name, value: value.to_string(), expected: "at least 2".into() });
+    for (name, value, most) in [("dims", args.dims, MOST_DIMS), ("count", args.count, MOST_NUMBERS / args.dims.max(1))]
+    {
+        if !(2..=most).contains(&value) {
+            return Err(Error::BadValue { name, value: value.to_string(), expected: format!("from 2 to {most}") });
         }
     }
     let features = made_up(args.dims, args.count, 0)?;
     let (own, covariance) = timed(|| {
         let moments = Moments::of(features.rows(), args.dims);
-        Ok(Statistics { mu: moments.mean().to_vec(), sigma: moments.covariance()?, source: Source::default() })
+        Ok(Statistics { mu: moments.mean().to_vec(), sigma: moments.covariance()?, source: Origin::default() })
     })?;
-    let other = Statistics::of(&made_up(args.dims, args.count.min(2 * args.dims), 1)?, Source::default())?;
+    let other = Statistics::of(&made_up(args.dims, args.count.min(2 * args.dims), 1)?, Origin::default())?;
     let (reference, root) = timed(|| Reference::new(other))?;
     let (_, distance) = timed(|| reference.distance(&own))?;
     let (_, estimate) = timed(|| reference.estimate(&features))?;
@@ -58,7 +64,10 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         rows.push(vec![name.into(), ui::duration(seconds), cpu.map_or("unknown".into(), ui::duration)]);
     }
     ui::table(&rows);
-    eprintln!("{} x {}, {threads} threads; an estimate is covariance, distance and error", args.count, args.dims);
+    ui::say(&format!(
+        "{} x {}, {threads} threads; an estimate is covariance, distance and error",
+        args.count, args.dims
+    ));
     Ok(())
 }
 

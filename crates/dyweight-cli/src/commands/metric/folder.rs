@@ -1,12 +1,12 @@
 //! Folders of PNG files: found in order, decoded in parallel.
 
-use dyweight::image::Image;
+use dyweight::error::shown;
+use dyweight::files::image::Image;
+use dyweight::files::keep_apart;
 use dyweight::{Error, Result, Tensor};
 use rayon::prelude::*;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-
-/// Folders inside folders beyond this are a loop of links.
-const DEPTH: usize = 32;
 
 /// The PNG files below a folder, all of one size.
 pub struct Folder {
@@ -18,19 +18,26 @@ impl Folder {
     /// Finds the files and looks at the first; the first `num` count, if that is given.
     pub fn open(path: &Path, num: Option<usize>) -> Result<Self> {
         let mut files = Vec::new();
-        collect(path, DEPTH, &mut files)?;
+        collect(path, &mut HashSet::new(), &mut files)?;
         // By their names from the top: the order in which the sampler writes seeds.
         files.sort();
         if let Some(num) = num {
-            require_enough(&path.display().to_string(), files.len(), num)?;
+            require_enough(&shown(path), files.len(), num)?;
             files.truncate(num);
         }
         let first = files.first().ok_or_else(|| Error::Conflict {
-            problem: format!("there are no PNG files in {}", path.display()),
+            problem: format!("there are no PNG files in {}", shown(path)),
             hint: "give a folder of images, such as the --outdir of dyweight sample".into(),
         })?;
         let shape = shape_of(&Image::read(first)?);
         Ok(Self { files, shape })
+    }
+
+    /// Refuses an output that would take the place of an image.
+    pub fn keep_apart(&self, out: Option<&Path>) -> Result<()> {
+        let Some(out) = out.filter(|out| out.exists()) else { return Ok(()) };
+        let images: Vec<_> = self.files.iter().map(|file| ("an image of the set", file.as_path())).collect();
+        keep_apart(&[("--out", out)], &images)
     }
 
     /// Some of the images, as samples.
@@ -44,7 +51,7 @@ impl Folder {
         let image = Image::read(file)?;
         let found = shape_of(&image);
         if found != self.shape {
-            let what = format!("image {} (channels, height, width)", file.display());
+            let what = format!("image {} (channels, height, width)", shown(file));
             return Err(Error::Shape { what, expected: self.shape.to_vec(), found: found.to_vec() });
         }
         Ok(image.to_sample())
@@ -65,15 +72,17 @@ pub fn require_enough(what: &str, there: usize, num: usize) -> Result<()> {
     }
 }
 
-fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Links may lead into a folder, but to each only once: in circles there is no end, and an image counted twice would make an error
+/// smaller than it is.
+fn collect(folder: &Path, seen: &mut HashSet<PathBuf>, files: &mut Vec<PathBuf>) -> Result<()> {
     let failed = |e| Error::io("read", folder, e);
-    if depth == 0 {
-        return Err(failed(std::io::Error::other("folders are nested too deeply")));
+    if !seen.insert(std::fs::canonicalize(folder).map_err(failed)?) {
+        return Err(failed(std::io::Error::other("a link leads to a folder whose images are counted already")));
     }
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.is_dir() {
-            collect(&path, depth - 1, files)?;
+            collect(&path, seen, files)?;
         } else if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("png")) && !is_sheet(&path) {
             files.push(path);
         }

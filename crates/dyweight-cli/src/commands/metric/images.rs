@@ -5,10 +5,10 @@ use super::folder::{Folder, require_enough};
 use crate::args::ModelArgs;
 use crate::commands::sample::{Drawing, Sink, Wanted};
 use crate::ui;
-use dyweight::comm::Solo;
-use dyweight::metrics::frechet::Statistics;
-use dyweight::metrics::{Features, Source, quantise};
-use dyweight::models::features::FeatureMap;
+use dyweight::features::FeatureMap;
+use dyweight::study::metrics::frechet::Statistics;
+use dyweight::study::metrics::{Features, Origin, quantise};
+use dyweight::train::comm::Solo;
 use dyweight::{Error, Result, Tensor};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,19 +25,19 @@ pub enum Images<'a> {
 /// Its features, and what they are features of.
 pub struct Measured {
     pub features: Features,
-    pub source: Source,
+    pub source: Origin,
 }
 
 impl Measured {
     /// Mean and covariance under a name.
     pub fn statistics(self, name: &str) -> Result<Statistics> {
-        Statistics::of(&self.features, Source { images: Some(name.into()), ..self.source })
+        Statistics::of(&self.features, Origin { images: Some(name.into()), ..self.source })
     }
 }
 
 impl<'a> Images<'a> {
-    /// A folder, or the sampler the arguments describe.
-    pub fn open(name: &str, args: &'a CommonArgs) -> Result<Self> {
+    /// A folder, which must not hold what `out` would replace, or the sampler the arguments describe.
+    pub fn open(name: &str, args: &'a CommonArgs, out: Option<&Path>) -> Result<Self> {
         if name == "sampler" {
             return Ok(Images::Sampler(Box::new(sampler(args)?)));
         }
@@ -49,7 +49,9 @@ impl<'a> Images<'a> {
                     .into(),
             });
         }
-        Ok(Images::Folder { name: name.into(), folder: Folder::open(path, args.num)? })
+        let folder = Folder::open(path, args.num)?;
+        folder.keep_apart(out)?;
+        Ok(Images::Folder { name: name.into(), folder })
     }
 
     /// The features that fit.
@@ -62,7 +64,7 @@ impl<'a> Images<'a> {
     }
 
     /// What their features are features of.
-    pub fn source(&self, args: &CommonArgs) -> Result<Source> {
+    pub fn source(&self, args: &CommonArgs) -> Result<Origin> {
         let map = self.map(args)?;
         let (images, count) = match self {
             Images::Folder { name, folder } => (name.clone(), folder.files.len()),
@@ -72,7 +74,7 @@ impl<'a> Images<'a> {
                 (name, args.num.unwrap_or(drawing.noise.len()))
             }
         };
-        Ok(Source { count: Some(count), ..Source::of(&*map, &images) })
+        Ok(Origin { count: Some(count), ..Origin::of(&*map, &images) })
     }
 
     /// Takes the features of all images, in order.
@@ -110,7 +112,7 @@ fn sampler(args: &CommonArgs) -> Result<Drawing<'_>> {
         });
     };
     let (shape, config, conv) = (args.shape.clone(), args.config.clone(), args.conv.clone());
-    let drawing = Drawing::open(&ModelArgs { model, shape, config, conv }, &args.draw)?;
+    let drawing = Drawing::open(&ModelArgs { model, shape, config, conv, ..ModelArgs::default() }, &args.draw)?;
     if let Some(num) = args.num {
         require_enough("the list of seeds", drawing.noise.len(), num)?;
     }

@@ -8,13 +8,14 @@ mod teacher;
 
 use super::sample::DrawArgs;
 use crate::args::FeatureArgs;
+use crate::files::{prepare, text};
 use crate::ui;
 use clap::{Args, Subcommand};
-use dyweight::checkpoint::Fingerprint;
-use dyweight::comm::Solo;
-use dyweight::metrics::frechet::{Reference, Statistics};
-use dyweight::metrics::{Estimate, Features, FieldCount, Provenance, Source, kid, precision_recall};
-use dyweight::spec::{BUILT_IN_REFERENCE, statistics};
+use dyweight::files::Fingerprint;
+use dyweight::study::metrics::frechet::{Reference, Statistics};
+use dyweight::study::metrics::{Estimate, Features, FieldCount, Origin, Provenance, kid, precision_recall};
+use dyweight::study::{BUILT_IN_REFERENCE, statistics};
+use dyweight::train::comm::Solo;
 use dyweight::{Error, Result};
 use images::{Images, Measured};
 use report::Report;
@@ -26,11 +27,11 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct MetricArgs {
     #[command(subcommand)]
-    what: What,
+    what: MetricCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum MetricCommand {
     /// Fréchet distance to a reference; FID with Inception's features
     Fid(Box<PairArgs>),
     /// Mean and covariance of features, as a reference for others
@@ -42,7 +43,7 @@ enum What {
     /// Distance to a teacher's samples from the same noise: RMSE and PSNR
     Teacher(teacher::TeacherArgs),
     /// Time of a covariance and the trace of a matrix root
-    Bench(bench::BenchArgs),
+    Bench(bench::MetricBenchArgs),
 }
 
 /// Two sets to compare.
@@ -113,15 +114,15 @@ pub struct CommonArgs {
 /// Runs the command.
 pub fn run(args: &MetricArgs) -> Result<()> {
     match &args.what {
-        What::Fid(args) => fid(args),
-        What::Stats(args) => stats(args),
-        What::Kid(args) => pair(args, "kid", &|real, samples| Ok(vec![("kid", kid(real, samples)?)])),
-        What::Pr(args) => pair(args, "precision-recall", &|real, samples| {
+        MetricCommand::Fid(args) => fid(args),
+        MetricCommand::Stats(args) => stats(args),
+        MetricCommand::Kid(args) => pair(args, "kid", &|real, samples| Ok(vec![("kid", kid(real, samples)?)])),
+        MetricCommand::Pr(args) => pair(args, "precision-recall", &|real, samples| {
             let found = precision_recall(real, samples)?;
             Ok(vec![("precision", found.precision), ("recall", found.recall)])
         }),
-        What::Teacher(args) => teacher::run(args),
-        What::Bench(args) => bench::run(args),
+        MetricCommand::Teacher(args) => teacher::run(args),
+        MetricCommand::Bench(args) => bench::run(args),
     }
 }
 
@@ -139,7 +140,13 @@ impl CommonArgs {
                 hint: "write 'sampler' in the place of its images, or leave --model out".into(),
             });
         }
-        report::require_place(out)
+        let out: Vec<_> = out.map(|path| ("--out", path)).into_iter().collect();
+        let mut inputs: Vec<_> = sets.iter().map(|set| ("the input", Path::new(set))).collect();
+        inputs.extend(self.model.iter().map(|model| ("--model", Path::new(model))));
+        inputs.extend(self.config.iter().map(|path| ("--config", path.as_path())));
+        inputs.extend(self.features.files());
+        inputs.extend(self.draw.files());
+        prepare(&out, &inputs)
     }
 }
 
@@ -153,13 +160,15 @@ fn is_archive(name: &str) -> bool {
 /// Statistics by name, file or images.
 fn open_reference(args: &PairArgs) -> Result<Statistics> {
     if args.second != BUILT_IN_REFERENCE && Path::new(&args.second).is_dir() {
-        return Images::open(&args.second, &args.common)?.measure(&args.common)?.statistics(&args.second);
+        return Images::open(&args.second, &args.common, args.out.as_deref())?
+            .measure(&args.common)?
+            .statistics(&args.second);
     }
     statistics(&args.second)
 }
 
 fn fid(args: &PairArgs) -> Result<()> {
-    args.common.prepare(&[&args.first], args.out.as_deref())?;
+    args.common.prepare(&[&args.first, &args.second], args.out.as_deref())?;
     if is_archive(&args.first) {
         let (own, reference) = (Statistics::read(Path::new(&args.first))?, open_reference(args)?);
         let (source, dims) = (own.source.clone(), own.mu.len());
@@ -170,7 +179,7 @@ fn fid(args: &PairArgs) -> Result<()> {
         let estimate = Estimate::new(value, f64::NAN, count);
         return finish_fid(args, source, &reference, (estimate, dims));
     }
-    let images = Images::open(&args.first, &args.common)?;
+    let images = Images::open(&args.first, &args.common, args.out.as_deref())?;
     let (known, source) = (images.map(&args.common)?, images.source(&args.common)?);
     let reference = open_reference(args)?;
     if let Some(problem) = reference.source.conflict(&source) {
@@ -189,7 +198,7 @@ fn fid(args: &PairArgs) -> Result<()> {
 
 fn finish_fid(
     args: &PairArgs,
-    samples: Source,
+    samples: Origin,
     reference: &Reference,
     (estimate, dims): (Estimate, usize),
 ) -> Result<()> {
@@ -215,31 +224,31 @@ fn finish_fid(
 
 fn stats(args: &StatsArgs) -> Result<()> {
     args.common.prepare(&[&args.images], Some(&args.out))?;
-    let measured = Images::open(&args.images, &args.common)?.measure(&args.common)?;
+    let measured = Images::open(&args.images, &args.common, Some(&args.out))?.measure(&args.common)?;
     let (count, dims) = (measured.features.len(), measured.features.dims());
     let statistics = measured.statistics(args.name.as_deref().unwrap_or(&args.images))?;
     statistics.write(&args.out)?;
     FieldCount::warnings(count, dims).iter().take(usize::from(count < 2 * dims)).for_each(|w| ui::warn(w));
     if args.json {
         let facts = serde_json::json!({
-            "file": args.out, "count": count, "dims": dims, "source": statistics.source,
+            "file": text(&args.out), "count": count, "dims": dims, "source": statistics.source,
             "sha256": statistics.fingerprint(),
         });
         ui::print_json(&facts);
     } else {
         let features = statistics.source.features.as_deref().unwrap_or("unnamed features");
-        eprintln!("{count} images, {dims} features ({features})");
-        ui::print(&args.out.display().to_string());
+        ui::say(&format!("{count} images, {dims} features ({features})"));
+        ui::print_path(&args.out);
     }
     Ok(())
 }
 
-type Measure<'m> = &'m dyn Fn(&Features, &Features) -> Result<Vec<(&'static str, Estimate)>>;
+type Measurement<'m> = &'m dyn Fn(&Features, &Features) -> Result<Vec<(&'static str, Estimate)>>;
 
 /// A metric of two sets of features.
-fn pair(args: &PairArgs, metric: &str, measure: Measure<'_>) -> Result<()> {
+fn pair(args: &PairArgs, metric: &str, measure: Measurement<'_>) -> Result<()> {
     args.common.prepare(&[&args.first, &args.second], args.out.as_deref())?;
-    let [first, second] = [&args.first, &args.second].map(|name| Images::open(name, &args.common));
+    let [first, second] = [&args.first, &args.second].map(|name| Images::open(name, &args.common, args.out.as_deref()));
     let (first, second) = (first?, second?);
     // Both are opened before either is measured: a wrong name must not cost an hour.
     second.map(&args.common)?;

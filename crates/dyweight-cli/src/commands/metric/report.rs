@@ -1,11 +1,10 @@
 //! What is said about a measurement.
 
 use crate::ui;
-use dyweight::checkpoint::atomic;
-use dyweight::metrics::{Estimate, Provenance};
-use dyweight::{Error, Result};
+use dyweight::Result;
+use dyweight::files::atomic;
+use dyweight::study::metrics::{Estimate, Provenance};
 use serde_json::{Map, Value, json};
-use std::io;
 use std::path::Path;
 
 /// A measurement.
@@ -35,7 +34,7 @@ impl Report {
         let count = samples.count.map_or("an unknown number".into(), |n| n.to_string());
         let of = reference.count.map_or(String::new(), |n| format!(" of {n}"));
         let features = named(&samples.features);
-        eprintln!("{count} images, features {features}, reference {}{of}", named(&reference.images));
+        ui::say(&format!("{count} images, features {features}, reference {}{of}", named(&reference.images)));
         Ok(())
     }
 
@@ -57,15 +56,4 @@ pub fn said(estimate: &Estimate) -> String {
 /// The same for programs; what is not a finite number is null.
 pub fn number(estimate: &Estimate) -> Value {
     json!({ "value": estimate.value, "error": estimate.error, "count": estimate.count })
-}
-
-/// Refuses a place that cannot be written, before the work.
-pub fn require_place(path: Option<&Path>) -> Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let found = std::fs::metadata(folder).map_err(|e| Error::io("write", path, e))?;
-    if !found.is_dir() || path.is_dir() {
-        return Err(Error::io("write", path, io::Error::new(io::ErrorKind::InvalidInput, "not a place for a file")));
-    }
-    Ok(())
 }

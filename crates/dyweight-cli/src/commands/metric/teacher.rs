@@ -1,13 +1,14 @@
 //! `dyweight metric teacher`: samples against a teacher's from the same noise.
 
 use super::folder::{Folder, require_enough};
-use super::report::{number, require_place, said};
-use crate::files::batch;
+use super::report::{number, said};
+use crate::files::{batch, prepare, text};
 use crate::ui;
 use clap::Args;
-use dyweight::checkpoint::{TensorFile, atomic};
-use dyweight::comm::Solo;
-use dyweight::metrics::teacher::{psnr, rmse, squared_errors};
+use dyweight::error::shown;
+use dyweight::files::{TensorFile, atomic};
+use dyweight::study::metrics::teacher::{psnr, rmse, squared_errors};
+use dyweight::train::comm::Solo;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,8 @@ pub struct TeacherArgs {
 /// Runs the command.
 pub fn run(args: &TeacherArgs) -> Result<()> {
     ui::set_threads(args.threads, &Solo)?;
-    require_place(args.out.as_deref())?;
+    let out: Vec<_> = args.out.iter().map(|path| ("--out", path.as_path())).collect();
+    prepare(&out, &[("the samples", &args.samples), ("the teacher's", &args.teacher)])?;
     if args.batch == Some(0) {
         let expected = "at least one image per batch".into();
         return Err(Error::BadValue { name: "batch", value: "0".into(), expected });
@@ -49,7 +51,7 @@ pub fn run(args: &TeacherArgs) -> Result<()> {
     let errors = if args.samples.is_dir() { folders(args)? } else { files(args)? };
     let (rmse, psnr) = (rmse(&errors), psnr(&errors));
     let facts = json!({
-        "rmse": number(&rmse), "psnr": number(&psnr), "samples": args.samples, "teacher": args.teacher,
+        "rmse": number(&rmse), "psnr": number(&psnr), "samples": text(&args.samples), "teacher": text(&args.teacher),
         "count": errors.len(),
     });
     if let Some(path) = &args.out {
@@ -60,7 +62,7 @@ pub fn run(args: &TeacherArgs) -> Result<()> {
     } else {
         ui::print(&format!("rmse: {}", said(&rmse)));
         ui::print(&format!("psnr: {} dB", said(&psnr)));
-        eprintln!("{} pairs, values in [-1, 1]", errors.len());
+        ui::say(&format!("{} pairs, values in [-1, 1]", errors.len()));
     }
     Ok(())
 }
@@ -68,6 +70,7 @@ pub fn run(args: &TeacherArgs) -> Result<()> {
 fn folders(args: &TeacherArgs) -> Result<Vec<f64>> {
     let samples = Folder::open(&args.samples, args.num)?;
     let teacher = Folder::open(&args.teacher, args.num)?;
+    [&samples, &teacher].into_iter().try_for_each(|folder| folder.keep_apart(args.out.as_deref()))?;
     let names = |folder: &Folder, root: &Path| -> Vec<PathBuf> {
         folder.files.iter().map(|f| f.strip_prefix(root).unwrap_or(f).to_owned()).collect()
     };
@@ -76,7 +79,7 @@ fn folders(args: &TeacherArgs) -> Result<Vec<f64>> {
     let odd = odd.or_else(|| theirs.iter().find(|n| ours.binary_search(n).is_err()));
     if let Some(odd) = odd {
         return Err(Error::Conflict {
-            problem: format!("{} is in one of the folders only", odd.display()),
+            problem: format!("{} is in one of the folders only", shown(odd)),
             hint: "both must hold images of the same seeds".into(),
         });
     }
@@ -99,7 +102,7 @@ fn files(args: &TeacherArgs) -> Result<Vec<f64>> {
         let samples = file.tensor("samples").map_err(|p| Error::malformed(path, p))?;
         let samples = batch(path, "samples", samples)?;
         let Some(num) = args.num else { return Ok(samples) };
-        require_enough(&path.display().to_string(), samples.samples(), num)?;
+        require_enough(&shown(path), samples.samples(), num)?;
         Ok(samples.slice(0..num))
     };
     squared_errors(&read(&args.samples)?, &read(&args.teacher)?)

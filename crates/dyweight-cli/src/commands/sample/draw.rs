@@ -1,9 +1,9 @@
 //! Samples in the plane as a picture.
 
-use super::setup::Setup;
+use super::setup::Sampling;
 use dyweight::Result;
-use dyweight::report::samples_in_plane;
-use dyweight::spec::LoadedModel;
+use dyweight::models::LoadedModel;
+use dyweight::study::report::samples_in_plane;
 use std::path::{Path, PathBuf};
 
 /// Ways drawn.
@@ -13,7 +13,7 @@ const WAYS: usize = 12;
 pub fn plane(
     dir: &Path,
     model: &LoadedModel,
-    setup: &Setup<'_>,
+    setup: &Sampling<'_>,
     states: &[f64],
     samples: usize,
 ) -> Result<Vec<PathBuf>> {

@@ -3,22 +3,28 @@
 mod draw;
 mod noise;
 mod output;
+mod prompts;
 mod setup;
 
-use crate::args::{BudgetArgs, ModelArgs, ScheduleArgs, SolverArgs};
+use crate::args::{BudgetArgs, ModelArgs, ScheduleArgs, SolverArgs, check_batch};
+use crate::files::text;
 use crate::ui;
 use clap::Args;
-use dyweight::comm::Comm;
+use dyweight::denoiser::Condition;
+use dyweight::files::NamedPath;
+use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::sample::{State, sample};
 use dyweight::solver::Solver;
-use dyweight::spec::{Learned, LoadedModel};
+use dyweight::train::comm::Comm;
+use dyweight::train::{Learned, Prompts};
+use dyweight::train::{in_parts, stacked};
 use dyweight::{Error, Result, Tensor};
-use noise::Noise;
+use noise::NoiseSource;
 use output::Output;
 use serde_json::json;
-use setup::Setup;
-use std::ops::ControlFlow;
-use std::path::PathBuf;
+use setup::Sampling;
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Everything `sample` can be told.
@@ -31,10 +37,10 @@ pub struct SampleArgs {
     /// Threads [all cores]; changes nothing but speed
     #[arg(long, help_heading = "Samples")]
     threads: Option<usize>,
-    /// Directory for the samples; a run that was interrupted there is continued
+    /// Directory for the samples; a run that was interrupted there is continued [samples, or samples-2, …]
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     outdir: Option<PathBuf>,
-    /// Also write the images as one contact sheet, grid.png [into ./samples]
+    /// Also write the images as one contact sheet, grid.png
     #[arg(long, help_heading = "Output")]
     grid: bool,
     /// Make the directory's samples anew with these settings
@@ -43,6 +49,9 @@ pub struct SampleArgs {
     /// Safetensors file for all states
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     trajectory: Option<PathBuf>,
+    /// Safetensors file for the latents ('latents' [n,c,h,w]) of a latent diffusion model, before they are decoded
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    latent_out: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -67,12 +76,21 @@ pub struct DrawArgs {
     /// Replace the result by its denoised prediction, costing one call
     #[arg(long, alias = "denoise_to_zero")]
     denoise_to_zero: bool,
-    /// Class to show, or 'none' [drawn for each seed, where the model has classes]
-    #[arg(long, value_name = "N|none")]
+    /// Class to show by number or, for fashion, by name (sneaker), or 'none' [drawn for each seed, where the model has classes]
+    #[arg(long, value_name = "N|NAME|none")]
     class: Option<String>,
     /// Classifier-free guidance; every evaluation then costs two calls
     #[arg(long, value_name = "SCALE", allow_negative_numbers = true)]
     guidance: Option<f64>,
+    /// What to show
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["prompts", "class"], help_heading = "Prompts")]
+    prompt: Option<String>,
+    /// What guidance leads away from [the empty text]
+    #[arg(long, value_name = "TEXT", help_heading = "Prompts")]
+    negative: Option<String>,
+    /// File of prompts, one per line; sample i shows line i, beginning again after the last
+    #[arg(long, value_name = "FILE", conflicts_with = "class", help_heading = "Prompts")]
+    prompts: Option<PathBuf>,
     #[command(flatten)]
     schedule: ScheduleArgs,
     /// Seeds, one sample each: 0-63 or 1,2,5-9
@@ -89,14 +107,24 @@ pub struct DrawArgs {
     pub batch: Option<usize>,
 }
 
+impl DrawArgs {
+    /// The files that are read, beside the model's.
+    pub fn files(&self) -> Vec<NamedPath<'_>> {
+        let latents = self.latents.as_deref().map(|path| ("--latents", path));
+        let weights = self.weights.as_deref().map(|name| ("--weights", Path::new(name)));
+        latents.into_iter().chain(weights).collect()
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
     ui::set_threads(args.threads, comm)?;
+    output::prepare(args)?;
     let drawing = Drawing::open(&args.model, &args.draw)?;
     let setup = drawing.setup()?;
     let (model, noise) = (&drawing.model, &drawing.noise);
     // One process has the output; it says what is to be done.
-    let mut output = if comm.is_first() { Some(Output::open(args, model, noise, &setup)?) } else { None };
+    let mut output = if comm.is_first() { Some(Output::open(args, &drawing, &setup)?) } else { None };
     let started = Instant::now();
     let to_do = || Ok(output.as_mut().map_or((Vec::new(), false), |o| (o.missing(), o.keeps_states())));
     let (missing, keeps_states): (Vec<usize>, bool) = comm.from_first(to_do)?;
@@ -105,8 +133,9 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
     }
     let sink = output.as_mut().map(|o| o as &mut dyn Sink);
     drawing.draw(&setup, &Wanted { indices: &missing, keeps_states }, comm, sink)?;
+    let Some(mut output) = output else { return Ok(()) };
+    output.decode(&setup)?;
     let seconds = started.elapsed().as_secs_f64();
-    let Some(output) = output else { return Ok(()) };
     output.require_images()?;
     let files = output.finish(model, &setup)?;
     report(args, &setup, &Done { model: &model.name, samples: noise.len(), made: missing.len(), seconds, files });
@@ -114,6 +143,8 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
 }
 
 const DEFAULT_BATCH: usize = 64;
+/// Of models whose samples are decoded: they are large.
+const DEFAULT_LATENT_BATCH: usize = 4;
 
 /// Takes samples as they are made.
 pub trait Sink {
@@ -131,7 +162,8 @@ pub struct Wanted<'w> {
 pub struct Drawing<'a> {
     args: &'a DrawArgs,
     pub model: LoadedModel,
-    pub noise: Noise,
+    pub noise: NoiseSource,
+    pub prompts: Option<Prompts>,
     learned: Option<Learned>,
     solver: Box<dyn Solver>,
 }
@@ -139,34 +171,50 @@ pub struct Drawing<'a> {
 impl<'a> Drawing<'a> {
     /// Opens what the arguments name, and refuses what does not go together.
     pub fn open(model: &ModelArgs, args: &'a DrawArgs) -> Result<Self> {
-        if args.batch == Some(0) {
-            let expected = "at least one sample per batch".into();
-            return Err(Error::BadValue { name: "batch", value: "0".into(), expected });
-        }
-        let noise = Noise::open(args)?;
-        let model = model.spec(noise.sample_shape())?.build()?;
+        let noise = NoiseSource::open(args)?;
+        let spec = model.spec(noise.sample_shape())?;
+        let model = ModelSpec { beta_table: args.schedule.beta_table.clone(), ..spec }.build()?;
+        check_batch(args.batch.unwrap_or(DEFAULT_BATCH), noise.len(), model.model.shape())?;
+        let prompts = prompts::open(args, &*model.model)?;
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
-        let solver = setup::solver(args, learned.as_ref(), model.model.prediction())?;
-        noise.condition(args, &[0], &*model.model)?;
-        Ok(Self { args, model, noise, learned, solver })
+        let solver = setup::solver(args, learned.as_ref(), model.model.is_bounded())?;
+        let drawing = Self { args, model, noise, prompts, learned, solver };
+        drawing.model.model.denoiser(&drawing.condition(&[0])?)?;
+        Ok(drawing)
+    }
+
+    /// Strength of guidance.
+    pub fn guidance(&self) -> Option<f64> {
+        self.args.guidance
+    }
+
+    /// What some samples are conditioned on.
+    fn condition(&self, indices: &[usize]) -> Result<Condition> {
+        match &self.prompts {
+            Some(prompts) => Ok(prompts.condition(indices.iter().copied(), self.args.guidance)),
+            None => self.noise.condition(self.args, indices, &self.model),
+        }
     }
 
     /// Grid and extras.
-    pub fn setup(&self) -> Result<Setup<'_>> {
-        Setup::new(self.args, &self.model, &*self.solver, self.learned.as_ref())
+    pub fn setup(&self) -> Result<Sampling<'_>> {
+        let model = &*self.model.model;
+        let calls = model.denoiser(&self.condition(&[0])?)?.calls();
+        Sampling::new(self.args, &self.model, (&*self.solver, calls), self.learned.as_ref())
     }
 
     /// Draws what is wanted, batch by batch. In every round each process makes a batch, and the one that has the sink takes
     /// them all.
     pub fn draw(
         &self,
-        setup: &Setup<'_>,
+        setup: &Sampling<'_>,
         wanted: &Wanted<'_>,
         comm: &dyn Comm,
         mut sink: Option<&mut dyn Sink>,
     ) -> Result<()> {
         let mut progress = ui::Progress::new("sampling", wanted.indices.len());
-        let batch = self.args.batch.unwrap_or(DEFAULT_BATCH);
+        let decoded = self.model.model.decoder().is_some();
+        let batch = self.args.batch.unwrap_or(if decoded { DEFAULT_LATENT_BATCH } else { DEFAULT_BATCH });
         for round in wanted.indices.chunks(batch.saturating_mul(comm.size())) {
             let mine = &round[comm.share(&(0..round.len()), 1)];
             let parts = comm.collect(|| self.some(setup, mine, wanted.keeps_states))?;
@@ -186,19 +234,21 @@ impl<'a> Drawing<'a> {
     }
 
     /// The states of some samples that are to be kept, the samples themselves last.
-    fn some(&self, setup: &Setup<'_>, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
-        if indices.is_empty() {
-            return Ok(Vec::new());
-        }
+    fn some(&self, setup: &Sampling<'_>, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
+        let part = |range: Range<usize>| self.run(setup, &indices[range], keeps_states);
+        stacked(&in_parts(&*self.model.model, 0..indices.len(), indices.len().max(1), part)?)
+    }
+
+    fn run(&self, setup: &Sampling<'_>, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
         let (model, noise) = (&*self.model.model, &self.noise);
         let latents = noise.batch(indices, model.shape())?;
-        let denoiser = model.bind(&noise.condition(self.args, indices, model)?)?;
+        let denoiser = model.denoiser(&self.condition(indices)?)?;
         let mut states = Vec::new();
         let mut observer = |state: &State<'_>| {
             if keeps_states {
                 states.push(state.x.tensor().clone());
             }
-            if ui::stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if ui::stop_requested() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
         };
         let outcome = sample(&*denoiser, &setup.plan(), &latents, &mut observer)?;
         debug_assert_eq!(outcome.nfe, setup.nfe, "the budget was found by counting the same calls");
@@ -215,13 +265,13 @@ struct Done<'d> {
     files: Vec<PathBuf>,
 }
 
-fn report(args: &SampleArgs, setup: &Setup<'_>, done: &Done<'_>) {
+fn report(args: &SampleArgs, setup: &Sampling<'_>, done: &Done<'_>) {
     let rate = done.made as f64 / done.seconds.max(1e-9);
     if args.json {
         ui::print_json(&json!({
             "model": done.model, "solver": setup.solver.label(), "samples": done.samples, "made": done.made, "nfe": setup.nfe,
             "steps": setup.grid.steps(), "sigmas": setup.grid.sigmas(), "afs": setup.afs,
-            "denoise_to_zero": setup.denoise_to_zero, "seconds": done.seconds, "files": done.files,
+            "denoise_to_zero": setup.denoise_to_zero, "seconds": done.seconds, "files": done.files.iter().map(|f| text(f)).collect::<Vec<_>>(),
         }));
         return;
     }
@@ -234,5 +284,5 @@ fn report(args: &SampleArgs, setup: &Setup<'_>, done: &Done<'_>) {
         setup.grid.steps(),
         ui::duration(done.seconds)
     ));
-    done.files.iter().for_each(|f| ui::print(&f.display().to_string()));
+    done.files.iter().for_each(|f| ui::print_path(f));
 }

@@ -3,19 +3,20 @@
 use super::DrawArgs;
 use crate::args::unknown;
 use crate::files::batch;
-use dyweight::checkpoint::{Fingerprint, TensorFile};
-use dyweight::denoiser::{Condition, Model};
+use dyweight::denoiser::Condition;
+use dyweight::files::{Fingerprint, TensorFile};
+use dyweight::models::LoadedModel;
 use dyweight::noise::Rng;
 use dyweight::spec::Seeds;
 use dyweight::{Error, Result, Tensor};
 
 /// Unit noise by seed, or given.
-pub enum Noise {
+pub enum NoiseSource {
     Seeds { seeds: Vec<u64>, rng: Rng },
     Given(Tensor),
 }
 
-impl Noise {
+impl NoiseSource {
     /// What the arguments say.
     pub fn open(args: &DrawArgs) -> Result<Self> {
         let rng = match args.rng.as_str() {
@@ -27,41 +28,41 @@ impl Noise {
             Some(path) => {
                 let file = TensorFile::read(path)?;
                 let latents = file.tensor("latents").map_err(|p| Error::malformed(path, p))?;
-                Ok(Noise::Given(batch(path, "latents", latents)?))
+                Ok(NoiseSource::Given(batch(path, "latents", latents)?))
             }
-            None => Ok(Noise::Seeds { seeds: Seeds::parse(&args.seeds)?.iter().collect(), rng }),
+            None => Ok(NoiseSource::Seeds { seeds: Seeds::parse(&args.seeds)?.iter().collect(), rng }),
         }
     }
 
     /// Number of samples.
     pub fn len(&self) -> usize {
         match self {
-            Noise::Seeds { seeds, .. } => seeds.len(),
-            Noise::Given(latents) => latents.samples(),
+            NoiseSource::Seeds { seeds, .. } => seeds.len(),
+            NoiseSource::Given(latents) => latents.samples(),
         }
     }
 
     /// The seed of a sample, or its number where the noise was given.
     pub fn name(&self, index: usize) -> u64 {
         match self {
-            Noise::Seeds { seeds, .. } => seeds[index],
-            Noise::Given(_) => index as u64,
+            NoiseSource::Seeds { seeds, .. } => seeds[index],
+            NoiseSource::Given(_) => index as u64,
         }
     }
 
     /// A fingerprint of given noise; seeds name theirs.
     pub fn fingerprint(&self) -> Option<String> {
         match self {
-            Noise::Seeds { .. } => None,
-            Noise::Given(latents) => Some(Fingerprint::default().add_numbers(latents.data()).text()),
+            NoiseSource::Seeds { .. } => None,
+            NoiseSource::Given(latents) => Some(Fingerprint::default().add_numbers(latents.data()).text()),
         }
     }
 
     /// The sample shape given noise decides.
     pub fn sample_shape(&self) -> Option<[usize; 3]> {
         match self {
-            Noise::Seeds { .. } => None,
-            Noise::Given(latents) => {
+            NoiseSource::Seeds { .. } => None,
+            NoiseSource::Given(latents) => {
                 let [_, c, h, w] = latents.shape();
                 Some([c, h, w])
             }
@@ -71,30 +72,28 @@ impl Noise {
     /// The noise of some samples.
     pub fn batch(&self, indices: &[usize], shape: [usize; 3]) -> Result<Tensor> {
         match self {
-            Noise::Seeds { seeds, rng } => {
+            NoiseSource::Seeds { seeds, rng } => {
                 let seeds: Vec<u64> = indices.iter().map(|i| seeds[*i]).collect();
                 rng.latents(&seeds, shape)
             }
-            Noise::Given(latents) => {
+            NoiseSource::Given(latents) => {
                 Tensor::concat(&indices.iter().map(|i| latents.slice(*i..i + 1)).collect::<Vec<_>>())
             }
         }
     }
 
     /// What some samples are conditioned on: the class asked for, or one drawn from each seed's stream.
-    pub fn condition(&self, args: &DrawArgs, indices: &[usize], model: &dyn Model) -> Result<Condition> {
-        let labels = match (args.class()?, model.classes()) {
-            (Class::None, _) => None,
-            (Class::One(class), _) => Some(vec![class; indices.len()]),
-            (Class::Drawn, 0) => None,
+    pub fn condition(&self, args: &DrawArgs, indices: &[usize], loaded: &LoadedModel) -> Result<Condition> {
+        let model = &*loaded.model;
+        let labels = match (args.class(loaded.class_names())?, model.classes()) {
+            (Class::None, _) | (Class::Drawn, 0) => Vec::new(),
+            (Class::One(class), _) => vec![class; indices.len()],
             (Class::Drawn, classes) => {
-                let rng = if let Noise::Seeds { rng, .. } = self { *rng } else { Rng::Native };
-                Some(indices.iter().map(|i| rng.class(self.name(*i), model.shape(), classes)).collect())
+                let rng = if let NoiseSource::Seeds { rng, .. } = self { *rng } else { Rng::Native };
+                indices.iter().map(|i| rng.class(self.name(*i), model.shape(), classes)).collect()
             }
         };
-        let condition = Condition { labels, guidance: args.guidance };
-        condition.check(model.classes())?;
-        Ok(condition)
+        Ok(Condition::classes(labels).guided(args.guidance))
     }
 }
 
@@ -110,16 +109,20 @@ pub enum Class {
 }
 
 impl DrawArgs {
-    /// The class asked for.
-    pub fn class(&self) -> Result<Class> {
-        match self.class.as_deref() {
-            None => Ok(Class::Drawn),
-            Some("none") => Ok(Class::None),
-            Some(text) => text.parse().map(Class::One).map_err(|_| Error::BadValue {
+    /// The class asked for, by its number or by one of these names.
+    fn class(&self, names: &[&str]) -> Result<Class> {
+        let Some(text) = self.class.as_deref() else { return Ok(Class::Drawn) };
+        if text == "none" {
+            return Ok(Class::None);
+        }
+        let named = names.iter().position(|name| name.eq_ignore_ascii_case(text));
+        named.or_else(|| text.parse().ok()).map(Class::One).ok_or_else(|| match names {
+            [] => Error::BadValue {
                 name: "class",
                 value: text.into(),
                 expected: "must be a class number or 'none'".into(),
-            }),
-        }
+            },
+            names => unknown("class", text, &[names, &["none"]].concat()),
+        })
     }
 }

@@ -1,11 +1,14 @@
 //! What is kept of a run, and where it goes: image files, tensors, pictures.
 
-use super::noise::Noise;
-use super::setup::Setup;
-use super::{SampleArgs, Sink, draw};
-use dyweight::checkpoint::{Lock, StoredTensor, TensorFile, atomic};
-use dyweight::image::{Image, contact_sheet, is_image};
-use dyweight::spec::LoadedModel;
+use super::noise::NoiseSource;
+use super::setup::Sampling;
+use super::{Drawing, SampleArgs, Sink, draw};
+use crate::ui;
+use dyweight::denoiser::Decoder;
+use dyweight::error::shown;
+use dyweight::files::image::{Image, contact_sheet, is_image};
+use dyweight::files::{Lock, StoredTensor, TensorFile, atomic, keep_apart, read_file};
+use dyweight::models::LoadedModel;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -13,17 +16,83 @@ use std::path::{Path, PathBuf};
 /// Samples that can be drawn as points.
 const PLANE: [usize; 3] = [2, 1, 1];
 /// States are kept in memory until they are written.
-const MOST_TRAJECTORY_NUMBERS: usize = 1 << 29;
+const MOST_NUMBERS: usize = 1 << 29;
 /// A contact sheet shows no more.
 const MOST_ON_A_SHEET: usize = 1024;
 
+/// Images smaller than this many pixels are enlarged on a contact sheet, if it does not get larger than that.
+const SEEN_WELL: usize = 112;
+const LARGEST_SHEET: usize = 4096;
+/// How the samples of a directory were made.
+const FACTS: &str = "run.json";
+/// No description of a run is longer.
+const LARGEST_FACTS: u64 = 64 << 20;
+/// What a directory of samples may hold beside the images of seeds.
+const WRITTEN: [&str; 5] = [FACTS, "samples.safetensors", "samples.svg", "samples.png", "grid.png"];
+
+/// Where samples go if nobody says.
+const USUAL: &str = "samples";
+
+/// The directory for samples. If nobody says, it is the first of `samples`, `samples-2`, … that is empty or was begun with these settings, so
+/// that nothing is thrown away and nothing lost; with --trajectory alone the states are what is kept.
+fn directory(args: &SampleArgs, settings: &str) -> Result<Option<PathBuf>> {
+    match (&args.outdir, &args.trajectory) {
+        (Some(dir), _) => Ok(Some(dir.clone())),
+        (None, Some(_)) if !args.grid => Ok(None),
+        _ if args.overwrite => Ok(Some(USUAL.into())),
+        _ => {
+            let mut names = std::iter::once(USUAL.to_string()).chain((2..).map(|n: usize| format!("{USUAL}-{n}")));
+            names.find_map(|name| free(PathBuf::from(name), settings).transpose()).transpose()
+        }
+    }
+}
+
+/// The directory, if it is ours to use.
+fn free(dir: PathBuf, settings: &str) -> Result<Option<PathBuf>> {
+    let facts = dir.join(FACTS);
+    let is_free = if facts.exists() {
+        *read_file(&facts, LARGEST_FACTS)? == *settings.as_bytes()
+    } else {
+        match std::fs::read_dir(&dir) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(e) => e.kind() == std::io::ErrorKind::NotFound,
+        }
+    };
+    Ok(is_free.then_some(dir))
+}
+
+/// Refuses outputs that cannot be written, or that would take the place of an input or of each other: before a model is loaded.
+pub fn prepare(args: &SampleArgs) -> Result<()> {
+    keep_outputs_apart(args, args.outdir.as_deref())?;
+    let given = [&args.trajectory, &args.latent_out].into_iter().flatten();
+    if let Some(dir) = args.outdir.as_ref().filter(|dir| dir.exists() && !dir.is_dir()) {
+        return Err(Error::io("create", dir, std::io::ErrorKind::AlreadyExists.into()));
+    }
+    given.map(PathBuf::as_path).try_for_each(atomic::try_place)
+}
+
+fn keep_outputs_apart(args: &SampleArgs, dir: Option<&Path>) -> Result<()> {
+    let written: Vec<PathBuf> = dir.iter().flat_map(|dir| WRITTEN.map(|name| dir.join(name))).collect();
+    let given = [("--trajectory", &args.trajectory), ("--latent-out", &args.latent_out)];
+    let given = given.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
+    let outputs: Vec<_> = written.iter().map(|path| ("--outdir", path.as_path())).chain(given).collect();
+    keep_apart(&outputs, &[args.model.files(), args.draw.files()].concat())
+}
+
 /// The output of a run.
 pub struct Output<'o> {
-    noise: &'o Noise,
+    noise: &'o NoiseSource,
     _lock: Option<Lock>,
     outdir: Option<PathBuf>,
     trajectory: Option<PathBuf>,
+    latent_out: Option<PathBuf>,
+    drawing: &'o Drawing<'o>,
+    /// Samples that are still to be decoded.
+    encoded: Vec<usize>,
+    /// Of samples.
     shape: [usize; 3],
+    /// Of images: that of samples, unless those are decoded.
+    image: [usize; 3],
     /// All states, `[states, n, …]`, while anyone wants them.
     states: Vec<f64>,
     /// All samples, unless they are written one by one as images.
@@ -34,39 +103,47 @@ pub struct Output<'o> {
 
 impl<'o> Output<'o> {
     /// Refuses what could not be written before anything is computed.
-    pub fn open(args: &SampleArgs, model: &LoadedModel, noise: &'o Noise, setup: &Setup<'_>) -> Result<Self> {
+    pub fn open(args: &SampleArgs, drawing: &'o Drawing<'o>, setup: &Sampling<'_>) -> Result<Self> {
+        let (model, noise) = (&drawing.model, &drawing.noise);
         let shape = model.model.shape();
-        let numbers = noise.len() * shape.iter().product::<usize>();
-        let keeps_states = args.trajectory.is_some() || (args.outdir.is_some() && shape == PLANE);
+        let image = model.model.decoder().map_or(shape, Decoder::shape);
+        let numbers = noise.len().saturating_mul(shape.iter().product());
+        let settings = settings(args, (drawing, setup));
+        let outdir = directory(args, &settings)?;
+        keep_outputs_apart(args, outdir.as_deref())?;
+        let keeps_states = args.trajectory.is_some() || (outdir.is_some() && shape == PLANE);
         let all_states = if keeps_states { numbers.saturating_mul(setup.states()) } else { 0 };
-        if all_states > MOST_TRAJECTORY_NUMBERS {
-            let expected = format!("{all_states} numbers are more than {MOST_TRAJECTORY_NUMBERS}: use fewer seeds");
-            return Err(Error::BadValue { name: "trajectory", value: format!("{} samples", noise.len()), expected });
-        }
-        if args.grid && !is_image(shape) {
+        if all_states > MOST_NUMBERS {
+            let count = noise.len();
             return Err(Error::Conflict {
-                problem: format!("samples of shape {shape:?} are not images"),
+                problem: format!("all states of {count} samples are {all_states} numbers, more than {MOST_NUMBERS}"),
+                hint: "use fewer samples or steps, or write no states (--trajectory, or --outdir of points)".into(),
+            });
+        }
+        if args.grid && !is_image(image) {
+            return Err(Error::Conflict {
+                problem: format!("samples of shape {image:?} are not images"),
                 hint: "leave --grid out".into(),
             });
         }
-        if let Some(path) = &args.trajectory {
-            atomic::write(path, b"")?;
-            std::fs::remove_file(path).map_err(|e| Error::io("write", path, e))?;
-        }
-        let outdir = args.outdir.clone().or(args.grid.then(|| PathBuf::from("samples")));
         let mut lock = None;
         if let Some(dir) = &outdir {
             std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
             lock = Some(Lock::directory(dir)?);
-            claim(dir, args, (model, setup, noise))?;
+            claim(dir, args, &settings)?;
         }
-        let keeps_samples = outdir.is_some() && !is_image(shape);
+        let decoded = model.model.decoder().is_some();
+        let keeps_samples = args.latent_out.is_some() || (outdir.is_some() && (decoded || !is_image(image)));
         Ok(Self {
             noise,
             _lock: lock,
             outdir,
             trajectory: args.trajectory.clone(),
+            latent_out: args.latent_out.clone(),
+            drawing,
+            encoded: Vec::new(),
             shape,
+            image,
             states: vec![0.0; all_states],
             samples: vec![0.0; if keeps_samples { numbers } else { 0 }],
             sheet: args.grid.then(|| vec![None; noise.len().min(MOST_ON_A_SHEET)]),
@@ -79,11 +156,11 @@ impl<'o> Output<'o> {
     }
 
     fn has(&mut self, index: usize) -> bool {
-        if self.keeps_states() {
+        if self.keeps_states() || self.latent_out.is_some() {
             return false;
         }
         let Some(path) = self.image_path(index) else { return false };
-        let [c, h, w] = self.shape;
+        let [c, h, w] = self.image;
         let found = Image::read(&path).ok().filter(|i| (i.channels(), i.height(), i.width()) == (c, h, w));
         let there = found.is_some();
         self.put_on_sheet(index, found);
@@ -99,7 +176,7 @@ impl<'o> Output<'o> {
     /// `NNN000/NNNNNN.png`, the field's layout.
     fn image_path(&self, index: usize) -> Option<PathBuf> {
         let seed = self.noise.name(index);
-        let dir = self.outdir.as_ref().filter(|_| is_image(self.shape))?;
+        let dir = self.outdir.as_ref().filter(|_| is_image(self.image))?;
         Some(dir.join(format!("{:06}", seed - seed % 1000)).join(format!("{seed:06}.png")))
     }
 
@@ -108,12 +185,63 @@ impl<'o> Output<'o> {
         !self.states.is_empty()
     }
 
+    /// Makes images of samples that are not images: a pass of its own, after the samples are safe where that was asked for.
+    pub fn decode(&mut self, setup: &Sampling<'_>) -> Result<()> {
+        let [c, h, w] = self.shape;
+        let len = c * h * w;
+        if let Some(path) = &self.latent_out {
+            let mut file = TensorFile { metadata: metadata(self.drawing, setup).into(), ..TensorFile::default() };
+            insert(&mut file, path, "latents", &[self.noise.len(), c, h, w], &self.samples)?;
+            file.write(path)?;
+        }
+        let model = self.drawing.model.model.clone();
+        let Some(decoder) = model.decoder() else { return Ok(()) };
+        let encoded = std::mem::take(&mut self.encoded);
+        let mut progress = ui::Progress::new("decoding", encoded.len());
+        for index in encoded {
+            if ui::stop_requested() {
+                return Err(Error::Cancelled);
+            }
+            let sample = self.samples[index * len..(index + 1) * len].to_vec();
+            let image = decoder.decode(&Tensor::new([1, c, h, w], sample)?)?;
+            self.write_image(index, image.sample(0), &self.texts(index, setup))?;
+            progress.add(1, "");
+        }
+        progress.finish();
+        Ok(())
+    }
+
+    /// What a decoded image says of how it was made.
+    fn texts(&self, index: usize, setup: &Sampling<'_>) -> Vec<(&'static str, String)> {
+        let mut texts = vec![("Software", format!("dyweight {}", env!("CARGO_PKG_VERSION")))];
+        if let Some(prompts) = &self.drawing.prompts {
+            texts.push(("prompt", prompts.text(index).into()));
+            texts.extend(prompts.negative().map(|negative| ("negative_prompt", negative.to_string())));
+        }
+        texts.extend(self.drawing.guidance().map(|guidance| ("guidance", guidance.to_string())));
+        texts.push(("seed", self.noise.name(index).to_string()));
+        let [nfe, solver, model] = metadata(self.drawing, setup).map(|(_, value)| value);
+        texts.extend([("solver", solver), ("nfe", nfe), ("model", model)]);
+        texts
+    }
+
+    fn write_image(&mut self, index: usize, sample: &[f64], texts: &[(&'static str, String)]) -> Result<()> {
+        let Some(path) = self.image_path(index) else { return Ok(()) };
+        let image = Image::from_sample(sample, self.image)?;
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
+        }
+        atomic::write_unsynced(&path, &image.to_png_with_texts(texts))?;
+        self.put_on_sheet(index, Some(image));
+        Ok(())
+    }
+
     /// Writes what was asked for; returns the files worth naming.
-    pub fn finish(self, model: &LoadedModel, setup: &Setup<'_>) -> Result<Vec<PathBuf>> {
+    pub fn finish(self, model: &LoadedModel, setup: &Sampling<'_>) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         let [c, h, w] = self.shape;
-        let facts = [("nfe", setup.nfe.to_string()), ("solver", setup.solver.label()), ("model", model.name.clone())];
-        let metadata = facts.map(|(k, v)| (k.to_string(), v));
+        let metadata = metadata(self.drawing, setup);
+        files.extend(self.latent_out.clone());
         if let Some(path) = &self.trajectory {
             let mut file = TensorFile { metadata: metadata.clone().into(), ..TensorFile::default() };
             insert(&mut file, path, "trajectory", &[setup.states(), self.noise.len(), c, h, w], &self.states)?;
@@ -122,7 +250,7 @@ impl<'o> Output<'o> {
             files.push(path.clone());
         }
         let Some(dir) = &self.outdir else { return Ok(files) };
-        if !self.samples.is_empty() {
+        if !self.samples.is_empty() && model.model.decoder().is_none() {
             let path = dir.join("samples.safetensors");
             let mut file = TensorFile { metadata: metadata.into(), ..TensorFile::default() };
             insert(&mut file, &path, "samples", &[self.noise.len(), c, h, w], &self.samples)?;
@@ -135,11 +263,13 @@ impl<'o> Output<'o> {
         if let Some(sheet) = self.sheet {
             let images: Vec<Image> = sheet.into_iter().flatten().collect();
             let columns = (images.len() as f64).sqrt().ceil() as usize;
+            let factor = (LARGEST_SHEET / (columns.max(1) * h.max(w))).min(SEEN_WELL / h.max(w)).max(1);
+            let images = images.iter().map(|image| enlarged(image, factor)).collect::<Result<Vec<_>>>()?;
             let path = dir.join("grid.png");
             atomic::write(&path, &contact_sheet(&images, columns, 2)?.to_png())?;
             files.push(path);
         }
-        if is_image(self.shape) {
+        if is_image(self.image) {
             files.push(dir.clone());
         }
         Ok(files)
@@ -170,55 +300,91 @@ impl Sink for Output<'_> {
             }
         }
         for (row, index) in indices.iter().enumerate() {
-            if let Some(path) = self.image_path(*index) {
-                let image = Image::from_sample(samples.sample(row), self.shape)?;
-                if let Some(dir) = path.parent() {
-                    std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
-                }
-                atomic::write_unsynced(&path, &image.to_png())?;
-                self.put_on_sheet(*index, Some(image));
-            } else if !self.samples.is_empty() {
+            if !self.samples.is_empty() {
                 self.samples[index * len..(index + 1) * len].copy_from_slice(samples.sample(row));
+            }
+            match self.drawing.model.model.decoder() {
+                Some(_) if self.outdir.is_some() => self.encoded.push(*index),
+                Some(_) => {}
+                None => self.write_image(*index, samples.sample(row), &[])?,
             }
         }
         Ok(())
     }
 }
 
-/// A directory holds the samples of one setting: other settings are refused, the same ones are continued.
-fn claim(dir: &Path, args: &SampleArgs, (model, setup, noise): (&LoadedModel, &Setup<'_>, &Noise)) -> Result<()> {
-    let path = dir.join("run.json");
-    let facts = json!({
+/// Everything that decides the samples of seeds, as text.
+fn settings(args: &SampleArgs, (drawing, setup): (&Drawing<'_>, &Sampling<'_>)) -> String {
+    let (model, noise) = (&drawing.model, &drawing.noise);
+    let mut facts = json!({
         "model": model.name, "sha256": model.sha256, "solver": setup.solver.label(), "options": args.draw.solver.given(),
         "coefficients": setup.coefficients, "sigmas": setup.grid.sigmas(), "afs": setup.afs, "denoise_to_zero": setup.denoise_to_zero,
         "class": args.draw.class, "guidance": args.draw.guidance, "rng": args.draw.rng, "latents": noise.fingerprint(), "conv": args.model.conv,
     });
-    let text = format!("{facts:#}\n");
-    match std::fs::read_to_string(&path) {
-        Ok(found) if found == text => Ok(()),
-        Ok(_) if args.overwrite => {
-            remove_images(dir)?;
-            atomic::write(&path, text.as_bytes())
-        }
-        Ok(_) => Err(Error::Conflict {
-            problem: format!("{} holds samples made with other settings (see run.json there)", dir.display()),
-            hint: "choose another --outdir, or --overwrite".into(),
-        }),
-        Err(_) => atomic::write(&path, text.as_bytes()),
+    if let Some(prompts) = &drawing.prompts {
+        facts["prompts"] = json!(prompts.texts());
+        facts["negative"] = json!(prompts.negative());
     }
+    if model.model.decoder().is_some() {
+        facts["shape"] = json!(model.model.shape());
+    }
+    format!("{facts:#}\n")
 }
 
-/// Removes the image folders of a directory, `NNN000`: images of other settings must not pass for finished ones.
-fn remove_images(dir: &Path) -> Result<()> {
-    let failed = |e| Error::io("remove", dir, e);
-    for entry in std::fs::read_dir(dir).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        if path.is_dir() && name.len() >= 6 && name.ends_with("000") && name.bytes().all(|b| b.is_ascii_digit()) {
-            std::fs::remove_dir_all(&path).map_err(failed)?;
-        }
+/// The image with every pixel a square of `factor` by `factor`.
+fn enlarged(image: &Image, factor: usize) -> Result<Image> {
+    let (width, height, channels) = (image.width(), image.height(), image.channels());
+    let pixel = |x: usize, y: usize| {
+        let at = (y / factor * width + x / factor) * channels;
+        &image.data()[at..at + channels]
+    };
+    let (wide, high) = (width * factor, height * factor);
+    let data = (0..high).flat_map(|y| (0..wide).flat_map(move |x| pixel(x, y)).copied());
+    Image::new(wide, high, channels, data.collect())
+}
+
+/// A directory holds the samples of one setting: other settings are refused, the same ones are continued.
+fn claim(dir: &Path, args: &SampleArgs, settings: &str) -> Result<()> {
+    let path = dir.join(FACTS);
+    let images = images(dir)?;
+    let found = if path.exists() { Some(read_file(&path, LARGEST_FACTS)?) } else { None };
+    let problem = match found {
+        Some(found) if *found == *settings.as_bytes() => return Ok(()),
+        Some(_) => format!("{} holds samples made with other settings (see run.json there)", shown(dir)),
+        // Images of unknown settings must not pass for finished ones.
+        None if !images.is_empty() => format!("{} holds images, but not how they were made", shown(dir)),
+        None => return atomic::write(&path, settings.as_bytes()),
+    };
+    if !args.overwrite {
+        return Err(Error::Conflict { problem, hint: "choose another --outdir, or --overwrite".into() });
     }
-    Ok(())
+    for image in images {
+        std::fs::remove_file(&image).map_err(|e| Error::io("remove", &image, e))?;
+    }
+    atomic::write(&path, settings.as_bytes())
+}
+
+/// The images of seeds in a directory, `NNN000/NNNNNN.png`. Nothing else there is ours.
+fn images(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = |dir: &Path| -> Result<Vec<PathBuf>> {
+        let failed = |e| Error::io("read", dir, e);
+        std::fs::read_dir(dir).map_err(failed)?.map(|entry| Ok(entry.map_err(failed)?.path())).collect()
+    };
+    let is_number = |text: &str| text.len() >= 6 && text.bytes().all(|b| b.is_ascii_digit());
+    let name = |path: &PathBuf| path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_string();
+    let is_folder = |path: &PathBuf| is_number(&name(path)) && name(path).ends_with("000") && path.is_dir();
+    let mut found = Vec::new();
+    for folder in entries(dir)?.iter().filter(|path| is_folder(path)) {
+        found.extend(entries(folder)?.into_iter().filter(|f| name(f).strip_suffix(".png").is_some_and(is_number)));
+    }
+    Ok(found)
+}
+
+/// How the samples were made, for files.
+fn metadata(drawing: &Drawing<'_>, setup: &Sampling<'_>) -> [(String, String); 3] {
+    let model = drawing.model.name.clone();
+    let facts = [("nfe", setup.nfe.to_string()), ("solver", setup.solver.label()), ("model", model)];
+    facts.map(|(k, v)| (k.to_string(), v))
 }
 
 fn insert(file: &mut TensorFile, path: &Path, name: &str, shape: &[usize], values: &[f64]) -> Result<()> {

@@ -2,21 +2,24 @@
 
 use super::DrawArgs;
 use crate::ui;
-use dyweight::checkpoint::{Fingerprint, SolverFile};
-use dyweight::denoiser::Prediction;
+use dyweight::error::number;
+use dyweight::files::Fingerprint;
+use dyweight::models::LoadedModel;
 use dyweight::sample::Plan;
 use dyweight::schedule::Grid;
 use dyweight::solver::Solver;
+use dyweight::solver_file::SolverFile;
+use dyweight::spec::Budget;
 use dyweight::spec::budget::Setting;
-use dyweight::spec::{Budget, Learned, LoadedModel};
+use dyweight::train::Learned;
 use dyweight::{Error, Result};
 
 /// The solver the arguments name.
-pub fn solver(args: &DrawArgs, learned: Option<&Learned>, prediction: Prediction) -> Result<Box<dyn Solver>> {
+pub fn solver(args: &DrawArgs, learned: Option<&Learned>, bounded: bool) -> Result<Box<dyn Solver>> {
     let name = args.solver.solver.as_deref().unwrap_or(if learned.is_some() { "dyweight" } else { "ipndm" });
     let spec = args.solver.spec(name)?;
     match learned {
-        Some(learned) if name == "dyweight" => {
+        Some(learned) if name.eq_ignore_ascii_case("dyweight") => {
             if let Some(order) = args.solver.order {
                 let expected = "the window is a property of the weights".into();
                 return Err(Error::BadValue { name: "order", value: order.to_string(), expected });
@@ -27,12 +30,12 @@ pub fn solver(args: &DrawArgs, learned: Option<&Learned>, prediction: Prediction
             problem: format!("weights belong to the solver dyweight, not to {name}"),
             hint: "leave --weights out, or use --solver dyweight".into(),
         }),
-        None => spec.build(prediction),
+        None => spec.build(bounded),
     }
 }
 
 /// The decisions.
-pub struct Setup<'s> {
+pub struct Sampling<'s> {
     pub solver: &'s dyn Solver,
     pub grid: Grid,
     pub afs: bool,
@@ -43,15 +46,18 @@ pub struct Setup<'s> {
     pub coefficients: Option<String>,
 }
 
-impl<'s> Setup<'s> {
-    /// Decides, and refuses what does not go together.
+impl<'s> Sampling<'s> {
+    /// Decides, and refuses what does not go together; an evaluation of the model costs `calls` calls.
     pub fn new(
         args: &DrawArgs,
         model: &LoadedModel,
-        solver: &'s dyn Solver,
+        (solver, calls): (&'s dyn Solver, usize),
         learned: Option<&Learned>,
     ) -> Result<Self> {
         let file = learned.and_then(|l| l.file.as_ref());
+        if let Some(file) = file {
+            refuse_other_prediction(file, model)?;
+        }
         let afs = args.afs || file.is_some_and(|f| f.afs);
         let prediction = model.model.prediction();
         let (schedule, range) = match file {
@@ -71,12 +77,20 @@ impl<'s> Setup<'s> {
             (None, None) => Budget::Steps(schedule.fixed_steps().ok_or_else(no_budget)?),
         };
         let denoise_to_zero = args.denoise_to_zero;
-        let calls = if args.guidance.is_some() { 2 } else { 1 };
         let setting = Setting { solver, schedule: &schedule, range, afs, denoise_to_zero, prediction, calls };
         let grid = setting.grid(budget)?;
-        let nfe = setting.count(&grid)?;
+        let nfe = match budget {
+            Budget::Nfe(nfe) => nfe,
+            Budget::Steps(_) => setting.count(&grid)?,
+        };
         if let Some(wanted) = args.budget.nfe.filter(|n| *n != nfe) {
-            return Err(Error::NoSuchBudget { solver: solver.label(), nfe: wanted, near: vec![nfe] });
+            return Err(match &args.weights {
+                Some(weights) => Error::Conflict {
+                    problem: format!("'{weights}' is for {nfe} calls, not {wanted}"),
+                    hint: format!("leave --nfe out, or train a solver with --nfe {wanted}"),
+                },
+                None => Error::NoSuchBudget { solver: solver.label(), nfe: wanted, near: vec![nfe] },
+            });
         }
         let coefficients = learned.map(|l| {
             let shift = if l.time_shift { 1.0 } else { 0.0 };
@@ -99,9 +113,10 @@ impl<'s> Setup<'s> {
         self.grid.steps() + 1 + usize::from(self.denoise_to_zero)
     }
 
-    /// Warns of, or with --strict refuses, coefficients used on something they were not learned for.
+    /// Warns of, or with --strict refuses, coefficients used on something they were not learned for. Unusual values are no such thing: training
+    /// itself finds them.
     fn check_fit(&self, args: &DrawArgs, file: &SolverFile, model: &LoadedModel) -> Result<()> {
-        let mut found = file.warnings();
+        let mut found = Vec::new();
         let learned_for = &file.model;
         match &learned_for.sha256 {
             Some(sha) if *sha != model.sha256 => {
@@ -115,11 +130,8 @@ impl<'s> Setup<'s> {
             }
             _ => {}
         }
-        if file.prediction != model.model.prediction() {
-            found.push("the solver was learned for another kind of prediction".into());
-        }
         if file.guidance != args.guidance {
-            let say = |g: Option<f64>| g.map_or("none".into(), |g| g.to_string());
+            let say = |g: Option<f64>| g.map_or("none".into(), number);
             found.push(format!(
                 "the solver was learned under guidance {}, not {}",
                 say(file.guidance),
@@ -135,9 +147,22 @@ impl<'s> Setup<'s> {
                 hint: "leave --strict out to sample all the same".into(),
             });
         }
-        found.iter().for_each(|w| ui::warn(w));
+        found.iter().chain(&file.warnings()).for_each(|w| ui::warn(w));
         Ok(())
     }
+}
+
+/// Coefficients of velocities mean nothing to a denoiser, nor the other way round.
+fn refuse_other_prediction(file: &SolverFile, model: &LoadedModel) -> Result<()> {
+    let is_same = file.prediction == model.model.prediction();
+    let (learned_for, name) = (&file.model.name, &model.name);
+    if is_same {
+        return Ok(());
+    }
+    Err(Error::Conflict {
+        problem: format!("the solver was learned for '{learned_for}', which predicts another quantity than '{name}'"),
+        hint: "coefficients of flows work on flows alone, those of denoisers on denoisers: leave --weights out".into(),
+    })
 }
 
 fn no_budget() -> Error {

@@ -5,18 +5,19 @@ mod paper;
 
 use clap::{Args, Subcommand};
 use dyweight::Result;
-use dyweight::comm::Comm;
+use dyweight::train::comm::Comm;
 use paper::PaperArgs;
+use std::sync::Arc;
 
 /// Which experiment.
 #[derive(Args)]
 pub struct StudyArgs {
     #[command(subcommand)]
-    study: Study,
+    study: StudyCommand,
 }
 
 #[derive(Subcommand)]
-enum Study {
+enum StudyCommand {
     /// The controlled numerical study: learned Adams-Bashforth weights on problems with known solutions
     Numeric(numeric::NumericArgs),
     /// All solvers over all budgets
@@ -44,22 +45,22 @@ enum Study {
 }
 
 /// Runs the command.
-pub fn run(args: &StudyArgs, comm: &dyn Comm) -> Result<()> {
+pub fn run(args: &StudyArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let (name, args) = match &args.study {
         // A matter of seconds to minutes, not shared.
-        Study::Numeric(_) if !comm.is_first() => return Ok(()),
-        Study::Numeric(args) => return numeric::run(args),
-        Study::Main(args) => ("main", args),
-        Study::AblationTime(args) => ("ablation-time", args),
-        Study::Order(args) => ("order", args),
-        Study::Teacher(args) => ("teacher", args),
-        Study::Init(args) => ("init", args),
-        Study::Pairs(args) => ("pairs", args),
-        Study::Supervision(args) => ("supervision", args),
-        Study::Transfer(args) => ("transfer", args),
-        Study::Convergence(args) => ("convergence", args),
-        Study::Stability(args) => ("stability", args),
-        Study::Coefficients(args) => ("coefficients", args),
+        StudyCommand::Numeric(_) if !comm.is_first() => return Ok(()),
+        StudyCommand::Numeric(args) => return numeric::run(args),
+        StudyCommand::Main(args) => ("main", args),
+        StudyCommand::AblationTime(args) => ("ablation-time", args),
+        StudyCommand::Order(args) => ("order", args),
+        StudyCommand::Teacher(args) => ("teacher", args),
+        StudyCommand::Init(args) => ("init", args),
+        StudyCommand::Pairs(args) => ("pairs", args),
+        StudyCommand::Supervision(args) => ("supervision", args),
+        StudyCommand::Transfer(args) => ("transfer", args),
+        StudyCommand::Convergence(args) => ("convergence", args),
+        StudyCommand::Stability(args) => ("stability", args),
+        StudyCommand::Coefficients(args) => ("coefficients", args),
     };
     paper::run(name, args, comm)
 }

@@ -1,11 +1,12 @@
 //! `dyweight study numeric`.
 
 use crate::args::unknown;
+use crate::files::text;
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
-use dyweight::comm::Solo;
-use dyweight::study::numeric::{Coupling, Loss, Options, Startup, run as run_numeric};
+use dyweight::numeric::{Coupling, EndLoss, NumericOptions, Startup, run as run_numeric};
+use dyweight::train::comm::Solo;
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -61,8 +62,8 @@ pub struct NumericArgs {
 }
 
 impl NumericArgs {
-    fn options(&self) -> Result<Options> {
-        let mut options = if self.quick { Options::quick() } else { Options::default() };
+    fn options(&self) -> Result<NumericOptions> {
+        let mut options = if self.quick { NumericOptions::quick() } else { NumericOptions::default() };
         let replace = |list: &mut Vec<usize>, given: &Option<Vec<usize>>| {
             if let Some(given) = given {
                 list.clone_from(given);
@@ -85,8 +86,8 @@ impl NumericArgs {
         };
         settings.loss = match self.loss.as_deref() {
             None => settings.loss,
-            Some("mse") => Loss::Mse,
-            Some("l2") => Loss::L2,
+            Some("mse") => EndLoss::Mse,
+            Some("l2") => EndLoss::L2,
             Some(other) => return Err(unknown("loss", other, &["mse", "l2"])),
         };
         settings.startup = match self.startup.as_deref() {
@@ -113,17 +114,18 @@ pub fn run(args: &NumericArgs) -> Result<()> {
     })?;
     progress.finish();
     if summary.resumed > 0 {
-        eprintln!("{} of {} cells were on record already", summary.resumed, summary.records.len());
+        ui::say(&format!("{} of {} cells were on record already", summary.resumed, summary.records.len()));
     }
     if args.json {
+        let files: Vec<String> = summary.files.iter().map(|f| text(f)).collect();
         ui::print_json(
-            &json!({ "cells": summary.records.len(), "observations": summary.observations, "files": summary.files }),
+            &json!({ "cells": summary.records.len(), "observations": summary.observations, "files": files }),
         );
         return Ok(());
     }
     for observation in &summary.observations {
-        eprintln!("{} — {}", observation.claim, observation.verdict());
+        ui::say(&format!("{} — {}", observation.claim, observation.verdict()));
     }
-    summary.files.iter().for_each(|f| ui::print(&f.display().to_string()));
+    summary.files.iter().for_each(|f| ui::print_path(f));
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! The paper's experiments.
 
-use crate::args::{ModelArgs, ReferenceArgs};
+use crate::args::{ModelArgs, ReferenceArgs, check_batch};
 use crate::contest::{self, OutputArgs};
 use crate::ui;
 use clap::Args;
-use dyweight::comm::Comm;
 use dyweight::spec::Seeds;
+use dyweight::spec::budget::check_steps;
 use dyweight::study::contest::View;
-use dyweight::study::paper::{Setup, named};
+use dyweight::study::paper::{StudySetup, named};
+use dyweight::train::comm::Comm;
 use dyweight::{Error, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,12 +68,15 @@ pub struct PaperArgs {
 }
 
 impl PaperArgs {
-    fn setup(&self) -> Result<Setup> {
+    fn model(&self) -> ModelArgs {
         let (model, shape) = (self.model.clone(), self.shape.clone());
-        let model = ModelArgs { model, shape, config: self.config.clone(), conv: self.conv.clone() };
-        let model = Arc::new(model.spec(None)?.build()?);
-        let reference = self.reference.open(&model)?;
-        let mut setup = Setup::new(model, self.quick)?;
+        ModelArgs { model, shape, config: self.config.clone(), conv: self.conv.clone(), ..ModelArgs::default() }
+    }
+
+    fn setup(&self) -> Result<StudySetup> {
+        let model = Arc::new(self.model().spec(None)?.build()?);
+        let (reference, shape) = (self.reference.open(&model)?, model.model.shape());
+        let mut setup = StudySetup::new(model, self.quick)?;
         setup.reference = reference;
         if let Some(budgets) = &self.nfe {
             setup.budgets.clone_from(budgets);
@@ -82,9 +86,10 @@ impl PaperArgs {
         }
         contest::check_count(&setup.seeds)?;
         if let Some(calls) = self.teacher_nfe {
+            check_steps("teacher-nfe", calls)?;
             (setup.teacher_nfe, setup.train.teacher_nfe) = (calls, Some(calls));
         }
-        setup.batch = contest::check_batch(self.batch.unwrap_or(setup.batch))?;
+        setup.batch = check_batch(self.batch.unwrap_or(setup.batch), setup.seeds.len(), shape)?;
         let train = &mut setup.train;
         train.iters = self.iters.or(train.iters);
         train.batch = self.train_batch.or(train.batch);
@@ -100,16 +105,17 @@ impl PaperArgs {
 }
 
 /// Runs the study of that name.
-pub fn run(name: &str, args: &PaperArgs, comm: &dyn Comm) -> Result<()> {
-    ui::set_threads(args.output.threads, comm)?;
+pub fn run(name: &str, args: &PaperArgs, comm: &Arc<dyn Comm>) -> Result<()> {
+    ui::set_threads(args.output.threads, &**comm)?;
     let study = named(name)?;
+    let (model, usual) = (args.model(), format!("study-{name}"));
+    let out = args.output.directory_apart_from(&usual, &[model.files(), args.reference.files()].concat())?;
     let setup = args.setup()?;
     if setup.budgets.is_empty() {
         let expected = "at least one number of network calls".into();
         return Err(Error::BadValue { name: "nfe", value: String::new(), expected });
     }
     let experiment = study.experiment(&setup)?;
-    let out = args.output.directory(&format!("study-{name}"));
     let Some(results) = contest::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
     contest::report_study(study, &view, &out, &args.output)

@@ -2,26 +2,18 @@
 
 use super::job::Job;
 use super::options::TrainArgs;
+use crate::files::text;
 use crate::ui;
-use dyweight::checkpoint::SolverFile;
-use dyweight::report::{LossCurve, coefficients};
-use dyweight::spec::TrainSpec;
-use dyweight::train::{Files, Training};
+use dyweight::error::shown;
+use dyweight::study::report::{LossCurve, coefficients};
+use dyweight::train::{Files, Trained, beside};
 use dyweight::{Error, Result};
 use serde_json::{Value, json};
 
 impl Job<'_> {
-    /// The solver file of a finished run.
-    pub fn solver_file(&self, spec: &TrainSpec, run: &Training<'_>, baseline: Option<f64>) -> Result<SolverFile> {
-        let mut file = self.plan.solver_file(self.model, spec, run, &run.result())?;
-        if run.guard.is_some() {
-            file.training.insert("ipndm_loss".into(), json!(baseline));
-        }
-        Ok(file)
-    }
-
     /// The loss curve and the coefficients beside the solver file: `solver.loss.svg`, `solver.weights.svg` and their PNGs.
-    pub fn draw(&self, files: &Files, file: &SolverFile, baseline: Option<f64>) -> Result<()> {
+    pub fn draw(&self, files: &Files, trained: &Trained) -> Result<()> {
+        let (file, baseline) = (&trained.file, trained.baseline);
         let text = std::fs::read_to_string(&files.log).map_err(|e| Error::io("read", &files.log, e))?;
         let mut curve = LossCurve { baseline: baseline.map(|b| ("iPNDM".into(), b)), ..LossCurve::default() };
         for line in text.lines() {
@@ -30,34 +22,44 @@ impl Job<'_> {
             curve.training.extend(facts["loss"].as_f64().map(|l| (iteration, l)));
             curve.validation.extend(facts["validation"].as_f64().map(|l| (iteration, l)));
         }
-        let title = format!("{}: {} calls", self.model.name, self.plan.nfe);
-        curve.figure(&title).draw()?.write(&self.out.with_extension("loss"))?;
-        coefficients(&title, &file.weights, &file.time_scale).draw()?.write(&self.out.with_extension("weights"))
+        let title = format!("{}: {} calls", self.model.name, self.prepared.plan.student.frame.nfe);
+        curve.figure(&title).draw()?.write(&beside(&self.out, "loss"))?;
+        coefficients(&title, &file.weights, &file.time_scale).draw()?.write(&beside(&self.out, "weights"))
     }
 
-    pub fn report(&self, args: &TrainArgs, run: &Training<'_>, baseline: Option<f64>, seconds: f64) {
+    pub fn report(&self, args: &TrainArgs, trained: &Trained, seconds: f64) {
+        let Trained { run, baseline, .. } = trained;
+        let baseline = *baseline;
         let guard = run.guard.as_ref();
         if args.json {
             ui::print_json(&json!({
-                "out": self.out, "nfe": self.plan.nfe, "iterations": run.iteration, "seconds": seconds,
+                "out": text(&self.out), "nfe": self.prepared.plan.student.frame.nfe, "iterations": run.iteration, "seconds": seconds,
                 "validation_loss": guard.map(|g| g.best_loss), "initial_loss": guard.map(|g| g.initial_loss),
                 "ipndm_loss": baseline, "rollbacks": guard.map(|g| g.rollbacks),
             }));
             return;
         }
         let iterations = run.iteration;
-        eprint!("{} calls: {iterations} iterations in {}", self.plan.nfe, ui::duration(seconds));
+        let nfe = self.prepared.plan.student.frame.nfe;
+        let mut said = format!("{nfe} calls: {iterations} iterations in {}", ui::duration(seconds));
         if let (Some(guard), Some(baseline)) = (guard, baseline) {
             let ratio = baseline / guard.best_loss;
-            eprint!("; validation loss {:.3e}, iPNDM {baseline:.3e} ({ratio:.1}x)", guard.best_loss);
+            said += &format!("; validation loss {:.3e}, iPNDM {baseline:.3e} ({ratio:.1}x)", guard.best_loss);
             if guard.best_loss >= guard.initial_loss {
-                eprint!("; training found nothing better than its start, which is what was written");
+                said += "; training found nothing better than its start, which is what was written";
             }
             if guard.rollbacks > 0 {
-                eprint!("; rolled back {} times", guard.rollbacks);
+                said += &format!("; rolled back {} times", guard.rollbacks);
             }
         }
-        eprintln!();
-        ui::print(&self.out.display().to_string());
+        ui::say(&said);
+        trained.file.warnings().iter().for_each(|w| ui::warn(w));
+        let out = shown(&self.out);
+        let beside =
+            ["config.toml", "stats.jsonl", "loss.svg", "weights.svg"].map(|end| shown(&beside(&self.out, end)));
+        ui::say(&format!("wrote {out}; beside it {}", beside.join(", ")));
+        let guidance = args.spec.guidance.map_or(String::new(), |g| format!(" --guidance {g}"));
+        ui::say(&format!("next: dyweight sample --model {}{guidance} --weights {out}", self.model.name));
+        ui::print_path(&self.out);
     }
 }

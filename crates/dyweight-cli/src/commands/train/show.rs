@@ -1,44 +1,58 @@
 //! What a person sees while a solver is trained.
 
 use crate::ui;
-use dyweight::spec::TrainPlan;
+use dyweight::error::shown;
+use dyweight::train::TrainPlan;
 use dyweight::train::{Event, Iteration, Training};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Progress, warnings and an estimate of the time.
-pub struct Show {
+pub struct TrainShow {
     progress: ui::Progress,
-    baseline: Option<f64>,
     validation: f64,
-    /// Iterations made before, by the run that was resumed.
-    first: usize,
+    /// The first iteration seen: later than 0 if the run was resumed.
+    first: Option<usize>,
+    iterations: usize,
+    /// What a resumed run went on from.
+    state: PathBuf,
     started: Instant,
     estimated: bool,
 }
 
-impl Show {
-    pub fn new(plan: &TrainPlan, baseline: Option<f64>, first: usize) -> Self {
-        let what = format!("training {} calls", plan.nfe);
-        let progress = ui::Progress::new(&what, plan.recipe.rate.iterations - first);
-        Self { progress, baseline, validation: f64::NAN, first, started: Instant::now(), estimated: false }
+impl TrainShow {
+    pub fn new(plan: &TrainPlan, state: PathBuf) -> Self {
+        let (what, iterations) = (format!("training {} calls", plan.student.frame.nfe), plan.recipe.iterations());
+        let (progress, started) = (ui::Progress::new(&what, iterations), Instant::now());
+        Self { progress, validation: f64::NAN, first: None, state, iterations, started, estimated: false }
     }
 
-    pub fn iteration(&mut self, iteration: &Iteration, run: &Training<'_>) {
+    pub fn iteration(&mut self, iteration: &Iteration, run: &Training) {
         if let Some(validation) = iteration.validation {
             self.validation = validation.loss;
             if validation.event == Event::RolledBack {
-                let rate = run.guard.as_ref().map_or(1.0, |g| g.rate_scale) * run.recipe().rate.base;
+                let rate =
+                    run.recipe().phases[0].groups[0].rate.base * run.guard.as_ref().map_or(1.0, |g| g.rate_scale);
                 ui::warn(&format!(
                     "iteration {}: the loss has run away; back to the best parameters with rate {rate:.2e}",
                     iteration.index
                 ));
             }
         }
-        if !self.estimated && iteration.index >= self.first + 2 {
-            self.estimate(iteration.index - self.first, run.recipe().rate.iterations - self.first);
+        let first = *self.first.get_or_insert(iteration.index);
+        if iteration.index == first {
+            self.started = Instant::now();
+            self.progress.skip(first);
+            if first > 0 {
+                ui::say(&format!("resuming {}", shown(&self.state)));
+            }
         }
+        if !self.estimated && iteration.index >= first + 2 {
+            self.estimate(iteration.index - first, self.iterations - first);
+        }
+        let initial = run.guard.as_ref().map(|g| g.initial_loss);
         let against =
-            self.baseline.map_or(String::new(), |b| format!(" · validation {:.2e} (iPNDM {b:.2e})", self.validation));
+            initial.map_or(String::new(), |b| format!(" · validation {:.2e} (start {b:.2e})", self.validation));
         self.progress.add(1, &format!("· loss {:.2e}{against} · rate {:.1e}", iteration.loss, iteration.rate));
     }
 

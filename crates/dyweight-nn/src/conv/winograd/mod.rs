@@ -97,14 +97,14 @@ pub(super) fn convolve<T: Tile<A, M>, const A: usize, const M: usize>(
         let output = Disjoint::new(y.data_mut());
         let splits = splits_per_panel(weights.panels(), stretch.tiles);
         for_each(weights.panels() * splits, |item| {
-            let (panel, split) = (item / splits, item % splits);
+            let (panel, split) = (weights.open(item / splits), item % splits);
             let bound = |i: usize| i * stretch.tiles / splits;
             let task = PanelTask {
                 tiling: &tiling,
                 stretch,
                 tiles: bound(split)..bound(split + 1),
                 transformed: &transformed,
-                panel: weights.panel(panel),
+                panel: panel.panel(),
                 output: output.ptr(),
                 epilogue,
             };

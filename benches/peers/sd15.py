@@ -1,0 +1,58 @@
+"""Times PyTorch eager on the U-Net and decoder of Stable Diffusion 1.5 in their real size, with random weights.
+
+The peer of `dyweight bench --model random:sd15`: 4x64x64 latents, 77 tokens of width 768, weights frozen.
+
+    python benches/peers/sd15.py --what forward|gradient|decode --batch 1 --threads 2 --runs 3 [--precision bf16]
+
+Prints one JSON line: the best time of `runs` runs in ms per image, and the peak resident memory in MB. Needs torch and diffusers.
+"""
+
+import argparse
+import json
+import resource
+import time
+
+import torch
+from diffusers import AutoencoderKL, UNet2DConditionModel
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--what", choices=["forward", "gradient", "decode"], default="forward")
+parser.add_argument("--batch", type=int, default=1)
+parser.add_argument("--threads", type=int, default=2)
+parser.add_argument("--runs", type=int, default=3)
+parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+args = parser.parse_args()
+torch.set_num_threads(args.threads)
+torch.manual_seed(0)
+dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[args.precision]
+x = torch.randn(args.batch, 4, 64, 64, dtype=dtype)
+if args.what == "decode":
+    network = AutoencoderKL(
+        block_out_channels=(128, 256, 512, 512), layers_per_block=2, latent_channels=4, down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4)
+else:
+    network = UNet2DConditionModel(sample_size=64, cross_attention_dim=768, attention_head_dim=8)
+network = network.to(dtype).eval().requires_grad_(False)
+context = torch.randn(args.batch, 77, 768, dtype=dtype)
+
+
+def once():
+    if args.what == "decode":
+        with torch.no_grad():
+            return network.decode(x).sample
+    if args.what == "forward":
+        with torch.no_grad():
+            return network(x, 500.5, context).sample
+    latents = x.clone().requires_grad_(True)
+    out = network(latents, 500.5, context).sample
+    out.backward(out.detach())
+    return latents.grad
+
+
+times = []
+for _ in range(args.runs + 1):
+    started = time.perf_counter()
+    once()
+    times.append(time.perf_counter() - started)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+print(json.dumps({"ms_per_image": 1e3 * min(times[1:]) / args.batch, "peak_mb": round(peak)}))

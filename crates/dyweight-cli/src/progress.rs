@@ -1,0 +1,185 @@
+//! How far the work is: a bar on a terminal, now and then a line anywhere else.
+//!
+//! A thread of its own draws, so that something is seen within a second whatever the work is doing, and the work is never held up by whoever
+//! reads. The line is never wider than the terminal, which is told to cut it: what has wrapped cannot be drawn over. So what matters most
+//! comes first.
+
+use crate::ui;
+use std::io::IsTerminal;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Between two pictures on a terminal.
+const FRAME: Duration = Duration::from_millis(100);
+/// The first line of a log: what takes less needs none.
+const FIRST_LINE: Duration = Duration::from_millis(800);
+/// Cells of a bar.
+const CELLS: usize = 20;
+/// Between two lines of a log.
+const NEXT_LINE: Duration = Duration::from_secs(15);
+
+/// Work under way. It is over when this is dropped.
+pub struct Progress {
+    state: Arc<Mutex<State>>,
+    painter: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Progress {
+    /// `total` things to do.
+    pub fn new(what: &str, total: usize) -> Self {
+        let (what, started) = (ui::harmless(what).into_owned(), Instant::now());
+        let state = State { what, total, done: 0, skipped: 0, started, all_done: None, note: String::new() };
+        let state = Arc::new(Mutex::new(state));
+        let painter = if ui::has_news() { paint(state.clone()) } else { None };
+        Self { state, painter }
+    }
+
+    /// Of a longer run, which is expected to end then.
+    pub fn within(self, all_done: Option<Instant>) -> Self {
+        self.state().all_done = all_done;
+        self
+    }
+
+    /// `n` were done before: they count, but say nothing about the speed.
+    pub fn skip(&mut self, n: usize) {
+        let mut state = self.state();
+        (state.done, state.skipped, state.started) = (n, n, Instant::now());
+    }
+
+    /// `n` more are done; `note` is shown behind the count.
+    pub fn add(&mut self, n: usize, note: &str) {
+        let mut state = self.state();
+        state.done += n;
+        state.note = ui::harmless(note).into_owned();
+    }
+
+    /// Clears the line.
+    pub fn finish(self) {}
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some((work, painter)) = self.painter.take() {
+            drop(work);
+            let _ = painter.join();
+        }
+    }
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Draws until the work is over. A machine that has no thread to spare shows nothing.
+fn paint(state: Arc<Mutex<State>>) -> Option<(Sender<()>, JoinHandle<()>)> {
+    let (work, is_over) = channel::<()>();
+    let is_terminal = std::io::stderr().is_terminal();
+    let draw = move || {
+        let mut pause = if is_terminal { Duration::ZERO } else { FIRST_LINE };
+        while is_over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            if is_terminal {
+                ui::draw_line(&locked(&state).bar());
+                pause = FRAME;
+            } else {
+                ui::say(&locked(&state).line());
+                pause = NEXT_LINE;
+            }
+        }
+        ui::clear_line();
+    };
+    let painter = std::thread::Builder::new().name("progress".into()).spawn(draw).ok()?;
+    Some((work, painter))
+}
+
+struct State {
+    what: String,
+    total: usize,
+    done: usize,
+    /// Done before, by a run that was interrupted.
+    skipped: usize,
+    started: Instant,
+    /// When the longer run is expected to end that this is a part of.
+    all_done: Option<Instant>,
+    note: String,
+}
+
+impl State {
+    /// Things per second, once there is one.
+    fn rate(&self) -> Option<f64> {
+        let made = self.done.saturating_sub(self.skipped);
+        (made > 0).then(|| made as f64 / self.started.elapsed().as_secs_f64().max(1e-9))
+    }
+
+    /// Seconds to the end of this work.
+    fn left(&self) -> Option<f64> {
+        self.rate().map(|rate| self.total.saturating_sub(self.done) as f64 / rate)
+    }
+
+    /// The time left, of this work and of all.
+    fn left_text(&self) -> Option<String> {
+        let own = self.left();
+        let all = self.all_done.map(|end| end.saturating_duration_since(Instant::now()).as_secs_f64());
+        match (own, all) {
+            (own, Some(all)) => Some(format!("{} left in all", ui::duration(all.max(own.unwrap_or(0.0))))),
+            (Some(own), None) => Some(format!("{} left", ui::duration(own))),
+            (None, None) => None,
+        }
+    }
+
+    /// For a log.
+    fn line(&self) -> String {
+        let percent = 100 * self.done / self.total.max(1);
+        let left = self.left_text().map_or(String::new(), |left| format!(", {left}"));
+        let note = if self.note.is_empty() { String::new() } else { format!(" {}", self.note) };
+        format!("{}: {} of {} ({percent} %){left}{note}", self.what, self.done, self.total)
+    }
+
+    /// For a terminal.
+    fn bar(&self) -> String {
+        let full = (CELLS * self.done / self.total.max(1)).min(CELLS);
+        let bar = format!("{}{}", "█".repeat(full), "░".repeat(CELLS - full));
+        let rate = self.rate().map_or(String::new(), |rate| format!(" · {rate:.1}/s"));
+        let left = self.left_text().map_or(String::new(), |left| format!(" · {left}"));
+        format!("{} {}/{}{left} {bar}{rate} {}", self.what, self.done, self.total, self.note).trim_end().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(what: &str, note: &str) -> State {
+        let started = Instant::now() - Duration::from_secs(10);
+        State { what: what.into(), total: 100, done: 50, skipped: 25, started, all_done: None, note: note.into() }
+    }
+
+    #[test]
+    fn what_matters_comes_first_in_a_bar_that_may_be_cut() {
+        let bar = state("training 3 calls", "· loss 1.2e-3").bar();
+        assert!(bar.starts_with("training 3 calls 50/100 · 20.0 s left ██████████░░░░░░░░░░ · 2.5/s · loss"), "{bar}");
+    }
+
+    #[test]
+    fn a_resumed_run_counts_from_where_it_is() {
+        // 25 in ten seconds, 50 to go.
+        let seconds = state("training", "").left().unwrap();
+        assert!((19.0..21.0).contains(&seconds), "{seconds}");
+    }
+
+    #[test]
+    fn a_line_of_a_log_has_the_fraction_and_the_time_left() {
+        let mut resumed = state("sampling", "");
+        assert!(resumed.line().starts_with("sampling: 50 of 100 (50 %), 20.0 s left"), "{}", resumed.line());
+        resumed.all_done = Some(Instant::now() + Duration::from_secs(600));
+        assert!(resumed.line().contains("10 min left in all"), "{}", resumed.line());
+        resumed.done = resumed.skipped;
+        resumed.all_done = None;
+        assert_eq!(resumed.line(), "sampling: 25 of 100 (25 %)");
+    }
+}

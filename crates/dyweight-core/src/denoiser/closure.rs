@@ -1,0 +1,135 @@
+//! A model from closures: anything that can answer for a batch.
+//!
+//! ```
+//! use dyweight_core::Tensor;
+//! use dyweight_core::denoiser::{ClosureModel, Levels, Prediction};
+//! // The exact denoiser of standard normal data, D = x/(1 + σ²).
+//! let denoised = |x: &Tensor, levels: &Levels| {
+//!     let mut out = x.clone();
+//!     let len = x.sample_len();
+//!     out.data_mut().iter_mut().enumerate().for_each(|(i, v)| *v /= 1.0 + levels.of(i / len).powi(2));
+//!     Ok::<_, std::io::Error>(out)
+//! };
+//! let model = ClosureModel::new([1, 4, 4], Prediction::Denoised, (0.002, 80.0), denoised);
+//! # let _ = model;
+//! ```
+
+use super::{Condition, Denoiser, Differentiable, Levels, Model, Prediction, Pullback};
+use crate::error::{Error, Result};
+use crate::tensor::{Tensor, dot};
+
+type Predict = dyn Fn(&Tensor, &Levels) -> Result<Tensor> + Send + Sync;
+type PullBack = dyn Fn(&Tensor, &Levels, &Tensor) -> Result<(Tensor, Option<Vec<f64>>)> + Send + Sync;
+
+/// Relative step of the finite difference in the level.
+const STEP: f64 = 1e-4;
+
+/// A model made of closures. What a closure fails with comes back as [`Error::Model`].
+pub struct ClosureModel {
+    shape: [usize; 3],
+    prediction: Prediction,
+    range: (f64, f64),
+    predict: Box<Predict>,
+    pull_back: Option<Box<PullBack>>,
+}
+
+fn foreign(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::Model(error.into())
+}
+
+impl ClosureModel {
+    /// A model that can be sampled; to learn a solver for it, add a pullback.
+    pub fn new<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        shape: [usize; 3],
+        prediction: Prediction,
+        range: (f64, f64),
+        predict: impl Fn(&Tensor, &Levels) -> Result<Tensor, E> + Send + Sync + 'static,
+    ) -> Self {
+        let predict = move |x: &Tensor, levels: &Levels| predict(x, levels).map_err(foreign);
+        Self { shape, prediction, range, predict: Box::new(predict), pull_back: None }
+    }
+
+    /// Adds `(x, levels, ∂L/∂prediction) → (∂L/∂x, ∂L/∂level of each sample)`.
+    pub fn with_pullback<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        mut self,
+        pull_back: impl Fn(&Tensor, &Levels, &Tensor) -> Result<(Tensor, Vec<f64>), E> + Send + Sync + 'static,
+    ) -> Self {
+        let all = move |x: &Tensor, levels: &Levels, g: &Tensor| pull_back(x, levels, g).map_err(foreign);
+        self.pull_back = Some(Box::new(move |x, levels, g| all(x, levels, g).map(|(x, level)| (x, Some(level)))));
+        self
+    }
+
+    /// Adds `(x, levels, ∂L/∂prediction) → ∂L/∂x`; the derivative in the level is a central difference of two more calls.
+    pub fn with_state_pullback<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        mut self,
+        pull_back: impl Fn(&Tensor, &Levels, &Tensor) -> Result<Tensor, E> + Send + Sync + 'static,
+    ) -> Self {
+        let state = move |x: &Tensor, levels: &Levels, g: &Tensor| pull_back(x, levels, g).map_err(foreign);
+        self.pull_back = Some(Box::new(move |x, levels, g| Ok((state(x, levels, g)?, None))));
+        self
+    }
+
+    fn level_gradient(&self, x: &Tensor, levels: &Levels, cotangent: &Tensor) -> Result<Vec<f64>> {
+        let steps: Vec<f64> = (0..x.samples()).map(|i| STEP * levels.of(i).abs().max(1e-8)).collect();
+        let at = |sign: f64| {
+            let moved = steps.iter().enumerate().map(|(i, h)| levels.of(i) + sign * h).collect();
+            (self.predict)(x, &Levels::Each(moved))
+        };
+        let (above, below) = (at(1.0)?, at(-1.0)?);
+        let slope = |i: usize| {
+            let g = cotangent.sample(i);
+            (dot(g, above.sample(i)) - dot(g, below.sample(i))) / (2.0 * steps[i])
+        };
+        Ok((0..x.samples()).map(slope).collect())
+    }
+}
+
+impl Denoiser for ClosureModel {
+    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
+        (self.predict)(x, levels)
+    }
+
+    fn prediction(&self) -> Prediction {
+        self.prediction
+    }
+
+    fn sigma_range(&self) -> (f64, f64) {
+        self.range
+    }
+}
+
+impl Differentiable for ClosureModel {
+    fn with_pullback<'m>(&'m self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'m>)> {
+        let pull_back = self.pull_back.as_ref().ok_or_else(|| Error::Conflict {
+            problem: "this model can be asked, but not differentiated".into(),
+            hint: "give it a pullback: ClosureModel::with_pullback or with_state_pullback".into(),
+        })?;
+        let value = self.predict(x, levels)?;
+        let (x, levels) = (x.clone(), levels.clone());
+        let back = move |cotangent: &Tensor| {
+            let (to_x, to_level) = pull_back(&x, &levels, cotangent)?;
+            let to_level = to_level.map_or_else(|| self.level_gradient(&x, &levels, cotangent), Ok)?;
+            Ok((to_x, to_level))
+        };
+        Ok((value, Box::new(back)))
+    }
+}
+
+impl Model for ClosureModel {
+    fn bind<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>> {
+        condition.class_of_each(0)?;
+        Ok(Box::new(self))
+    }
+
+    fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    fn prediction(&self) -> Prediction {
+        self.prediction
+    }
+
+    fn sigma_range(&self) -> (f64, f64) {
+        self.range
+    }
+}

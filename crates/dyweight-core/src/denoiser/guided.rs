@@ -1,0 +1,72 @@
+//! Classifier-free guidance (Ho and Salimans 2021): y = y₋ + g·(y₊ − y₋), two predictions for one.
+//!
+//! The samples with their contexts and the same samples with the negative one go through the model as one batch. This is the only
+//! place that knows what guidance costs.
+
+use super::{Denoiser, Differentiable, Levels, Prediction, Pullback};
+use crate::error::Result;
+use crate::tensor::Tensor;
+
+/// A model asked twice.
+pub(super) struct Guided<'m> {
+    /// Bound to the contexts of all samples, then to as many negative ones.
+    both: Box<dyn Differentiable + 'm>,
+    guidance: f64,
+}
+
+impl<'m> Guided<'m> {
+    pub(super) fn new(both: Box<dyn Differentiable + 'm>, guidance: f64) -> Self {
+        Self { both, guidance }
+    }
+
+    fn mix(&self, both: &Tensor) -> Tensor {
+        let (n, g) = (both.samples() / 2, self.guidance);
+        let (positive, mut mixed) = (both.slice(0..n), both.slice(n..2 * n));
+        mixed.data_mut().iter_mut().zip(positive.data()).for_each(|(u, c)| *u += g * (c - *u));
+        mixed
+    }
+}
+
+fn twice(x: &Tensor, levels: &Levels) -> Result<(Tensor, Levels)> {
+    let levels = match levels {
+        Levels::One(level) => Levels::One(*level),
+        Levels::Each(each) => Levels::Each([&each[..], each].concat()),
+    };
+    Ok((Tensor::concat(&[x.clone(), x.clone()])?, levels))
+}
+
+impl Denoiser for Guided<'_> {
+    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
+        let (x, levels) = twice(x, levels)?;
+        Ok(self.mix(&self.both.predict(&x, &levels)?))
+    }
+
+    fn prediction(&self) -> Prediction {
+        self.both.prediction()
+    }
+
+    fn sigma_range(&self) -> (f64, f64) {
+        self.both.sigma_range()
+    }
+
+    fn calls(&self) -> usize {
+        2 * self.both.calls()
+    }
+}
+
+impl Differentiable for Guided<'_> {
+    fn with_pullback<'p>(&'p self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'p>)> {
+        let (x, levels) = twice(x, levels)?;
+        let (both, pullback) = self.both.with_pullback(&x, &levels)?;
+        let (value, g) = (self.mix(&both), self.guidance);
+        let pullback = move |cotangent: &Tensor| {
+            let n = cotangent.samples();
+            let parts = [cotangent.map(|v| g * v), cotangent.map(|v| (1.0 - g) * v)];
+            let (to_x, to_level) = pullback(&Tensor::concat(&parts)?)?;
+            let (positive, mut sum) = (to_x.slice(0..n), to_x.slice(n..2 * n));
+            sum.data_mut().iter_mut().zip(positive.data()).for_each(|(a, b)| *a += b);
+            Ok((sum, (0..n).map(|i| to_level[n + i] + to_level[i]).collect()))
+        };
+        Ok((value, Box::new(pullback)))
+    }
+}

@@ -1,0 +1,82 @@
+//! The view of a model that solvers have: a function of the state and the noise level.
+//!
+//! Labels, prompts and guidance are bound before a solver sees the model. A model predicts either the denoised sample
+//! (the EDM view, x = x₀ + σn, α ≡ 1) or the velocity of a flow (x = (1−σ)x₀ + σn, v = n − x₀, α = 1−σ); everything
+//! else a solver needs follows from that: [`Prediction`].
+
+mod closure;
+mod guided;
+mod model;
+mod prediction;
+
+pub use closure::ClosureModel;
+pub use model::{Condition, Context, Decoder, Density, Model, TextContext};
+pub use prediction::Prediction;
+
+use crate::coeff::Coeff;
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+
+/// Noise levels told to the network.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Levels {
+    /// The same for all samples.
+    One(f64),
+    /// One per sample.
+    Each(Vec<f64>),
+}
+
+impl From<&Coeff> for Levels {
+    fn from(level: &Coeff) -> Self {
+        match level.per_sample() {
+            Some(levels) => Levels::Each(levels.to_vec()),
+            None => Levels::One(level.value()),
+        }
+    }
+}
+
+impl Levels {
+    /// The level of a sample.
+    pub fn of(&self, sample: usize) -> f64 {
+        match self {
+            Levels::One(level) => *level,
+            Levels::Each(levels) => levels[sample],
+        }
+    }
+
+    /// An error unless there is a level for each of `samples` samples.
+    pub fn require(&self, samples: usize) -> Result<()> {
+        match self {
+            Levels::Each(levels) if levels.len() != samples => {
+                Err(Error::Shape { what: "levels".into(), expected: vec![samples], found: vec![levels.len()] })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A frozen model with its conditioning bound.
+pub trait Denoiser: Send + Sync {
+    /// The network's prediction for each sample. Sample i depends on sample i alone.
+    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor>;
+
+    /// What the prediction is.
+    fn prediction(&self) -> Prediction;
+
+    /// Noise levels the model was trained for.
+    fn sigma_range(&self) -> (f64, f64);
+
+    /// Network calls one prediction costs: two with classifier-free guidance.
+    fn calls(&self) -> usize {
+        1
+    }
+}
+
+/// Carries ∂L/∂prediction to (∂L/∂x, ∂L/∂level for each sample).
+pub type Pullback<'m> = Box<dyn FnOnce(&Tensor) -> Result<(Tensor, Vec<f64>)> + Send + 'm>;
+
+/// A denoiser whose prediction can be differentiated in state and level. Weights are frozen: there is never a weight gradient.
+pub trait Differentiable: Denoiser {
+    /// The prediction, and the way back.
+    fn with_pullback<'m>(&'m self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'m>)>;
+}

@@ -1,0 +1,187 @@
+//! A model before its conditioning is bound.
+
+use super::guided::Guided;
+use super::{Denoiser, Differentiable, Levels, Prediction, Pullback};
+use crate::error::{Error, Result, number};
+use crate::tensor::Tensor;
+use std::sync::Arc;
+
+/// What one sample is asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Context {
+    /// Nothing: the model's unconditional answer.
+    #[default]
+    Nothing,
+    /// A class.
+    Class(usize),
+    /// A text, as the model's text encoders see it.
+    Text(Arc<TextContext>),
+}
+
+/// An encoded text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TextContext {
+    /// Numbers of each token.
+    pub width: usize,
+    /// Token after token.
+    pub tokens: Vec<f32>,
+    /// One vector for the whole text, where the model takes one.
+    pub pooled: Vec<f32>,
+}
+
+/// What a batch is asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Condition {
+    /// A context for each sample; none at all asks every sample without one.
+    pub contexts: Vec<Context>,
+    /// What guidance leads away from.
+    pub negative: Context,
+    /// Strength of guidance; none is plain conditioning.
+    pub guidance: Option<f64>,
+}
+
+/// A density on the entries of one sample.
+pub type Density<'m> = Box<dyn Fn(&[f64]) -> f64 + 'm>;
+
+/// Turns samples into images, for models that work on something else.
+pub trait Decoder: Send + Sync {
+    /// Image shape `[c, h, w]`.
+    fn shape(&self) -> [usize; 3];
+
+    /// Images with values in [−1, 1]. Image i depends on sample i alone.
+    fn decode(&self, samples: &Tensor) -> Result<Tensor>;
+}
+
+/// A pretrained model.
+pub trait Model: Send + Sync {
+    /// Binds what the samples of a batch are asked for. Guidance arrives here only at a model that takes it as an input
+    /// ([`Model::takes_guidance`]).
+    fn bind<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>>;
+
+    /// Sample shape `[c, h, w]`.
+    fn shape(&self) -> [usize; 3];
+
+    /// What the network predicts.
+    fn prediction(&self) -> Prediction;
+
+    /// Noise levels the model was trained for.
+    fn sigma_range(&self) -> (f64, f64);
+
+    /// Number of classes; 0 for a model without.
+    fn classes(&self) -> usize {
+        0
+    }
+
+    /// True if the strength of guidance is an input of the network, not a second prediction.
+    fn takes_guidance(&self) -> bool {
+        false
+    }
+
+    /// From samples to images; none if samples are images, or are not meant to be seen.
+    fn decoder(&self) -> Option<&dyn Decoder> {
+        None
+    }
+
+    /// What a sample is asked for by a text.
+    fn context_of(&self, _text: &str) -> Result<Context> {
+        let expected = "this model takes no text".into();
+        Err(Error::BadValue { name: "prompt", value: "given".into(), expected })
+    }
+
+    /// True if data lie in [−1, 1], so that data predictions may be thresholded.
+    fn is_bounded(&self) -> bool {
+        self.prediction() == Prediction::Denoised && self.decoder().is_none()
+    }
+
+    /// The density of the data, up to a factor, where it is known in closed form.
+    fn density(&self) -> Option<Density<'_>> {
+        None
+    }
+
+    /// True if one prediction is too little work for more than one thread, so that batches are better spread over threads.
+    fn is_light(&self) -> bool {
+        false
+    }
+
+    /// The model as solvers see it, guidance included. Not to be overridden.
+    fn denoiser<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>> {
+        condition.check()?;
+        match condition.guidance {
+            Some(guidance) if !self.takes_guidance() => {
+                let both = Condition { guidance: None, ..condition.with_negatives() };
+                Ok(Box::new(Guided::new(self.bind(&both)?, guidance)))
+            }
+            _ => self.bind(condition),
+        }
+    }
+}
+
+impl Condition {
+    /// Classes without guidance.
+    pub fn classes(labels: impl IntoIterator<Item = usize>) -> Self {
+        Self { contexts: labels.into_iter().map(Context::Class).collect(), ..Self::default() }
+    }
+
+    /// The same with guidance.
+    pub fn guided(self, guidance: Option<f64>) -> Self {
+        Self { guidance, ..self }
+    }
+
+    fn check(&self) -> Result<()> {
+        let bad = |g: f64, expected: &str| {
+            Err(Error::BadValue { name: "guidance", value: number(g), expected: expected.into() })
+        };
+        match self.guidance {
+            Some(g) if !g.is_finite() => bad(g, "must be finite"),
+            Some(g) if self.contexts.iter().all(|c| *c == self.negative) => {
+                bad(g, "guidance needs a class or a prompt to guide to")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn with_negatives(&self) -> Self {
+        let negatives = self.contexts.iter().map(|_| self.negative.clone());
+        Self { contexts: self.contexts.iter().cloned().chain(negatives).collect(), ..self.clone() }
+    }
+
+    /// The class of each sample, for a model of `classes` classes that knows no other context. Empty if no sample has one.
+    pub fn class_of_each(&self, classes: usize) -> Result<Vec<Option<usize>>> {
+        let bad = |name, value: String, expected: String| Err(Error::BadValue { name, value, expected });
+        let class = |context: &Context| match context {
+            Context::Nothing => Ok(None),
+            Context::Class(_) if classes == 0 => bad("class", "given".into(), "this model has no classes".into()),
+            Context::Class(class) if *class >= classes => {
+                bad("class", class.to_string(), format!("this model has classes 0 to {}", classes - 1))
+            }
+            Context::Class(class) => Ok(Some(*class)),
+            Context::Text(_) => bad("prompt", "given".into(), "this model takes no text".into()),
+        };
+        let each: Vec<Option<usize>> = self.contexts.iter().map(class).collect::<Result<_>>()?;
+        Ok(if each.iter().all(Option::is_none) { Vec::new() } else { each })
+    }
+}
+
+impl<T: Denoiser + ?Sized> Denoiser for &T {
+    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
+        (**self).predict(x, levels)
+    }
+
+    fn prediction(&self) -> Prediction {
+        (**self).prediction()
+    }
+
+    fn sigma_range(&self) -> (f64, f64) {
+        (**self).sigma_range()
+    }
+
+    fn calls(&self) -> usize {
+        (**self).calls()
+    }
+}
+
+impl<T: Differentiable + ?Sized> Differentiable for &T {
+    fn with_pullback<'m>(&'m self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'m>)> {
+        (**self).with_pullback(x, levels)
+    }
+}

@@ -1,0 +1,173 @@
+//! The one sampling loop: noise → solver → samples.
+//!
+//! ```
+//! use dyweight_core::mixture::Mixture;
+//! use dyweight_core::noise::Rng;
+//! use dyweight_core::sample::{Plan, sample};
+//! use dyweight_core::schedule::Schedule;
+//! use dyweight_core::solver::Ipndm;
+//! use std::ops::ControlFlow;
+//! let (model, solver) = (Mixture::spiral(), Ipndm::new(3)?);
+//! let grid = Schedule::Karras { rho: 7.0 }.grid(9, (0.002, 80.0))?;
+//! let noise = Rng::Native.latents(&[0, 1, 2], [2, 1, 1])?;
+//! let outcome = sample(&model, &Plan::new(&solver, &grid), &noise, &mut |_| ControlFlow::Continue(()))?;
+//! assert_eq!((outcome.samples.samples(), outcome.nfe), (3, 9));
+//! # Ok::<(), dyweight_core::Error>(())
+//! ```
+
+use crate::coeff::Coeff;
+use crate::denoiser::{Denoiser, Prediction};
+use crate::error::{Error, Result};
+use crate::schedule::Grid;
+use crate::solver::Solver;
+use crate::tensor::Tensor;
+use crate::trail::{Fault, Query, Sample, Trail};
+use std::ops::ControlFlow;
+
+/// How a batch is carried from noise to samples.
+pub struct Plan<'p> {
+    /// The method.
+    pub solver: &'p dyn Solver,
+    /// The grid, as coefficients: constants unless it is being learned.
+    pub times: Vec<Coeff>,
+    /// Answer the first evaluation analytically.
+    pub afs: bool,
+    /// Replace the result by its data prediction: one more call, one more state.
+    pub denoise_to_zero: bool,
+}
+
+impl<'p> Plan<'p> {
+    /// A plan on a fixed grid, without extras.
+    pub fn new(solver: &'p dyn Solver, grid: &Grid) -> Self {
+        Self { solver, times: grid.coeffs(), afs: false, denoise_to_zero: false }
+    }
+
+    /// Switches the analytical first step.
+    pub fn afs(mut self, on: bool) -> Self {
+        self.afs = on;
+        self
+    }
+
+    /// Switches the final denoising.
+    pub fn denoise_to_zero(mut self, on: bool) -> Self {
+        self.denoise_to_zero = on;
+        self
+    }
+}
+
+/// A state of a run, shown to an observer as soon as it is reached.
+pub struct State<'s> {
+    /// 0 is the start; with the final denoising there is one more than the grid has points.
+    pub index: usize,
+    /// Nominal noise level.
+    pub sigma: f64,
+    /// The batch.
+    pub x: &'s Sample,
+    /// Network calls made so far.
+    pub calls: usize,
+}
+
+/// Sees every state; `Break` ends the run at that state, with the reason as its error.
+pub type Observer<'o> = dyn FnMut(&State<'_>) -> ControlFlow<Error> + 'o;
+
+/// What sampling gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The samples.
+    pub samples: Tensor,
+    /// Network calls made.
+    pub nfe: usize,
+}
+
+/// Carries unit noise to samples.
+pub fn sample(model: &dyn Denoiser, plan: &Plan<'_>, noise: &Tensor, observer: &mut Observer<'_>) -> Result<Outcome> {
+    let mut trail = Trail::sampling(model).analytic_first(plan.afs);
+    let noise = trail.start(noise.clone());
+    let x = integrate(&mut trail, plan, &noise, observer)?;
+    Ok(Outcome { samples: x.tensor().clone(), nfe: trail.calls() })
+}
+
+/// The loop itself, on any trail, recording or not, from unit noise that is part of it.
+pub fn integrate(
+    trail: &mut Trail<'_>,
+    plan: &Plan<'_>,
+    noise: &Sample,
+    observer: &mut Observer<'_>,
+) -> Result<Sample> {
+    noise.tensor().require_finite("latents")?;
+    let (times, steps) = (&plan.times, plan.times.len().saturating_sub(1));
+    if steps == 0 {
+        return Err(Error::Shape {
+            what: "times: a run has two or more".into(),
+            expected: vec![2],
+            found: vec![times.len()],
+        });
+    }
+    check_ends(trail.prediction(), plan)?;
+    let mut run = plan.solver.begin(times, trail.prediction())?;
+    let mut x = trail.combine(&[(times[0].clone(), noise)])?;
+    let mut show = |trail: &Trail<'_>, index: usize, x: &Sample| {
+        let sigma = times[index.min(steps)].value();
+        check_numbers(plan.solver, index, sigma, x)?;
+        match observer(&State { index, sigma, x, calls: trail.calls() }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(reason) => Err(reason),
+        }
+    };
+    show(trail, 0, &x)?;
+    for i in 0..steps {
+        x = run.step(trail, i, x).map_err(|e| placed(e, plan.solver, i, trail))?;
+        show(trail, i + 1, &x)?;
+    }
+    if plan.denoise_to_zero {
+        x = trail.denoised(&x, &Query::at(&times[steps])).map_err(|e| placed(e, plan.solver, steps, trail))?;
+        show(trail, steps + 1, &x)?;
+    }
+    Ok(x)
+}
+
+/// Network calls a plan makes for a kind of prediction, found by making them on a model that costs nothing.
+pub fn count_calls(plan: &Plan<'_>, prediction: Prediction) -> Result<usize> {
+    struct Free(Prediction);
+    impl Denoiser for Free {
+        fn predict(&self, x: &Tensor, _: &crate::denoiser::Levels) -> Result<Tensor> {
+            Ok(x.map(|v| 0.5 * v))
+        }
+        fn prediction(&self) -> Prediction {
+            self.0
+        }
+        fn sigma_range(&self) -> (f64, f64) {
+            (0.0, f64::INFINITY)
+        }
+    }
+    let outcome = sample(&Free(prediction), plan, &Tensor::zeros([1, 1, 1, 1]), &mut |_| ControlFlow::Continue(()))?;
+    Ok(outcome.nfe)
+}
+
+fn check_ends(prediction: Prediction, plan: &Plan<'_>) -> Result<()> {
+    let (first, last) = (plan.times[0].value(), plan.times[plan.times.len() - 1].value());
+    if prediction == Prediction::Velocity && first > 1.0 {
+        let expected = "a velocity model's levels run from 1 to 0".into();
+        return Err(Error::BadValue { name: "sigma-max", value: crate::error::number(first), expected });
+    }
+    if plan.denoise_to_zero && last == 0.0 {
+        return Err(Error::Conflict {
+            problem: "denoise-to-zero on a grid that already ends at sigma 0".into(),
+            hint: "leave --denoise-to-zero out, or end the grid above 0".into(),
+        });
+    }
+    Ok(())
+}
+
+/// Says where a prediction without numbers was met; other errors are passed on.
+fn placed(error: Error, solver: &dyn Solver, step: usize, trail: &Trail<'_>) -> Error {
+    let Some(Fault { level: sigma, sample, value }) = trail.fault() else { return error };
+    Error::Diverged { solver: solver.label(), step, sigma, tensor: "the network's output", sample, value }
+}
+
+fn check_numbers(solver: &dyn Solver, index: usize, sigma: f64, x: &Sample) -> Result<()> {
+    let Some((at, value)) = x.tensor().first_not_finite() else { return Ok(()) };
+    let sample = at / x.tensor().sample_len().max(1);
+    let step = index.saturating_sub(1);
+    Err(Error::Diverged { solver: solver.label(), step, sigma, tensor: "the state", sample, value })
+}

@@ -1,0 +1,63 @@
+//! ODE solvers, one file per method.
+//!
+//! A [`Solver`] is immutable; what it remembers between steps lives in the [`Run`] it begins. The loop over steps is
+//! [`crate::sample`]'s. Times arrive as [`Coeff`]s, so a learned grid is differentiated like any other coefficient.
+//!
+//! ```
+//! use dyweight_core::solver::{DyWeight, Initial, Ipndm, Solver};
+//! // DyWeight with Adams-Bashforth weights and no scales is iPNDM.
+//! let rows = Initial::Ab.rows(5, 3);
+//! assert_eq!(DyWeight::fixed(&rows, &vec![])?.label(), "dyweight(3)");
+//! assert_eq!(Ipndm::new(3)?.label(), "ipndm(3)");
+//! # Ok::<(), dyweight_core::Error>(())
+//! ```
+
+mod deis;
+mod dpm2;
+mod dpmpp;
+mod dyweight;
+mod exponential;
+mod heun;
+mod ipndm;
+mod ipndm_v;
+mod table;
+mod unipc;
+
+pub use deis::{Deis, DeisMode};
+pub use dpm2::Dpm2;
+pub use dpmpp::DpmPp;
+pub use dyweight::{DyWeight, Initial, Rows, Scales, realised_times};
+pub use exponential::{Form, LowerOrderFinal, Predict};
+pub use heun::Heun;
+pub use ipndm::{Ipndm, adams_bashforth};
+pub use ipndm_v::IpndmV;
+pub use unipc::{UniPc, Variant};
+
+use crate::coeff::Coeff;
+use crate::denoiser::Prediction;
+use crate::error::{Error, Result};
+use crate::trail::{Sample, Trail};
+
+/// A method for the probability-flow ODE.
+pub trait Solver: Send + Sync {
+    /// Its name with what distinguishes it, e.g. `ipndm(4)`.
+    fn label(&self) -> String;
+
+    /// Begins a run over the grid `times` for a kind of prediction.
+    fn begin<'s>(&'s self, times: &'s [Coeff], prediction: Prediction) -> Result<Box<dyn Run + 's>>;
+}
+
+/// One run of a solver: its memory.
+pub trait Run {
+    /// Carries `x` over interval `i`, from `times[i]` to `times[i + 1]`.
+    fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample>;
+}
+
+/// Checks an order against the ones a method has.
+fn check_order(solver: &str, order: usize, highest: usize) -> Result<usize> {
+    if (1..=highest).contains(&order) {
+        return Ok(order);
+    }
+    let expected = format!("{solver} has orders 1 to {highest}");
+    Err(Error::BadValue { name: "order", value: order.to_string(), expected })
+}

@@ -1,0 +1,327 @@
+//! What a solver does to a batch: network calls and linear combinations. Written once, used twice.
+//!
+//! A solver talks to a [`Trail`] in four kinds of step: [`Trail::evaluate`] (a network call), [`Trail::combine`]
+//! (Σ cᵢ·vᵢ with scalar [`Coeff`]s), [`Trail::apply`] (a linear map with [`Coeff`]s inside) and the element-wise [`Trail::threshold`]. When sampling, each step is computed and
+//! forgotten. When recording, a step that depends on a recorded coefficient is also noted, and [`Trail::gradients`] runs
+//! the project's one reverse sweep over the notes:
+//!
+//! ```text
+//! y = Σ cᵢvᵢ        v̄ᵢ += cᵢ·ȳ      c̄ᵢ += ⟨ȳ, vᵢ⟩ per sample
+//! y = M(c)x         x̄ += M(c)ᵀȳ     c̄ᵢ += ⟨ȳ, Mᵢx⟩ per sample
+//! y = F(x, ℓ)       (x̄, ℓ̄) += pullback(ȳ)
+//! ```
+//!
+//! Every solver is thereby differentiable in its coefficients, times and scales. Network calls are counted here, where
+//! they are made, and nowhere else. So is the first number that is none: a prediction with NaN or infinity ends the run at
+//! that call ([`Trail::fault`]), before thresholding or a weight of 0 could hide it.
+//!
+//! ```
+//! use dyweight_core::coeff::Coeff;
+//! use dyweight_core::mixture::Mixture;
+//! use dyweight_core::trail::{Cotangent, Memory, Trail};
+//! use dyweight_core::Tensor;
+//! let model = Mixture::spiral();
+//! let mut trail = Trail::recording(&model, Memory::Recompute);
+//! let x = trail.start(Tensor::new([1, 2, 1, 1], vec![0.5, -0.2])?);
+//! let level = Coeff::parameter(0.4, 0);
+//! let sample = trail.evaluate(&x, &level)?;
+//! let cotangent = Tensor::new([1, 2, 1, 1], vec![1.0, 0.0])?;
+//! // How the first entry of the denoised sample moves with the level.
+//! let gradients = trail.gradients(vec![Cotangent { sample, cotangent }], 1)?;
+//! assert!(gradients.parameters[0][0].is_finite());
+//! # Ok::<(), dyweight_core::Error>(())
+//! ```
+
+mod linear;
+mod sweep;
+mod threshold;
+
+pub use linear::LinearMap;
+pub use sweep::{Cotangent, Gradients};
+
+use crate::coeff::Coeff;
+use crate::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback};
+use crate::error::{Error, Result};
+use crate::tensor::Tensor;
+use std::sync::Arc;
+use threshold::Thresholded;
+
+/// What a recording keeps of a network call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Memory {
+    /// The activations: fastest, memory grows with the number of calls.
+    Keep,
+    /// State and level alone; the sweep calls the network again. Peak memory is that of one call.
+    #[default]
+    Recompute,
+}
+
+/// A batch inside a trail.
+#[derive(Clone)]
+pub struct Sample {
+    value: Arc<Tensor>,
+    note: Option<usize>,
+}
+
+impl Sample {
+    /// The numbers.
+    pub fn tensor(&self) -> &Tensor {
+        &self.value
+    }
+
+    /// The same numbers, with nothing known of how they came about: no derivative passes.
+    pub fn detached(&self) -> Self {
+        Self { value: self.value.clone(), note: None }
+    }
+}
+
+/// Where and what the network is asked: the time of the state, and the level told to the network.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// Time of the state, by which slopes are formed.
+    pub time: Coeff,
+    /// Level told to the network.
+    pub level: Coeff,
+    /// Added to the time where slopes divide by it; 0 but for DyWeight's released form.
+    pub guard: f64,
+}
+
+impl Query {
+    /// Asked at the state's own time.
+    pub fn at(time: &Coeff) -> Self {
+        Self { time: time.clone(), level: time.clone(), guard: 0.0 }
+    }
+}
+
+/// A prediction that holds something else than numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// Level the network was told.
+    pub level: f64,
+    /// Index of the first bad sample in its batch.
+    pub sample: usize,
+    /// The value found.
+    pub value: f64,
+}
+
+/// How one step came about, noted for the way back.
+enum Note<'m> {
+    /// A batch whose own derivative is wanted.
+    Leaf(Sample),
+    Apply {
+        map: Arc<dyn LinearMap>,
+        coeffs: Vec<Coeff>,
+        x: Sample,
+    },
+    Combine(Vec<(Coeff, Sample)>),
+    Evaluate {
+        x: Sample,
+        level: Coeff,
+        pullback: Option<Pullback<'m>>,
+    },
+    Threshold {
+        x: Sample,
+        how: Thresholded,
+    },
+}
+
+struct Recording<'m> {
+    model: &'m dyn Differentiable,
+    memory: Memory,
+    notes: Vec<Note<'m>>,
+}
+
+/// One run of a solver on one batch.
+pub struct Trail<'m> {
+    model: &'m dyn Denoiser,
+    recording: Option<Recording<'m>>,
+    analytic_first: bool,
+    evaluations: usize,
+    calls: usize,
+    fault: Option<Fault>,
+}
+
+impl<'m> Trail<'m> {
+    /// A trail that computes and forgets.
+    pub fn sampling(model: &'m dyn Denoiser) -> Self {
+        Self { model, recording: None, analytic_first: false, evaluations: 0, calls: 0, fault: None }
+    }
+
+    /// A trail that can be swept backwards.
+    pub fn recording(model: &'m dyn Differentiable, memory: Memory) -> Self {
+        Self { recording: Some(Recording { model, memory, notes: Vec::new() }), ..Self::sampling(model) }
+    }
+
+    /// Answers the first evaluation analytically instead of calling the network ("AFS", Dockhorn et al. 2022).
+    pub fn analytic_first(mut self, on: bool) -> Self {
+        self.analytic_first = on;
+        self
+    }
+
+    /// Network calls made so far.
+    pub fn calls(&self) -> usize {
+        self.calls
+    }
+
+    /// The prediction that was not made of numbers, after [`Trail::evaluate`] failed for it.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    /// What the model predicts.
+    pub fn prediction(&self) -> Prediction {
+        self.model.prediction()
+    }
+
+    /// A batch nothing is known of.
+    pub fn start(&self, value: Tensor) -> Sample {
+        Sample { value: Arc::new(value), note: None }
+    }
+
+    /// A batch whose derivative is wanted too; see [`Gradients::leaves`].
+    pub fn leaf(&mut self, value: Tensor) -> Sample {
+        let start = self.start(value);
+        match self.recording.is_some() {
+            true => self.noted(start.tensor().clone(), Note::Leaf(start)),
+            false => start,
+        }
+    }
+
+    /// The network's prediction for state `x` at `level`: one evaluation, [`Denoiser::calls`] network calls.
+    pub fn evaluate(&mut self, x: &Sample, level: &Coeff) -> Result<Sample> {
+        self.evaluations += 1;
+        self.calls += self.model.calls();
+        let levels = Levels::from(level);
+        let tracked = x.note.is_some() || level.is_recorded();
+        match &mut self.recording {
+            Some(recording) if tracked => {
+                let (value, pullback) = match recording.memory {
+                    Memory::Keep => {
+                        let (value, pullback) = recording.model.with_pullback(&x.value, &levels)?;
+                        (value, Some(pullback))
+                    }
+                    Memory::Recompute => (recording.model.predict(&x.value, &levels)?, None),
+                };
+                self.check(&value, x, level)?;
+                let note = Note::Evaluate { x: x.clone(), level: level.clone(), pullback };
+                Ok(self.noted(value, note))
+            }
+            _ => {
+                let value = self.model.predict(&x.value, &levels)?;
+                self.check(&value, x, level)?;
+                Ok(self.start(value))
+            }
+        }
+    }
+
+    /// A model's answer is looked at once, here: its shape and its numbers.
+    fn check(&mut self, output: &Tensor, x: &Sample, level: &Coeff) -> Result<()> {
+        require_shape("the network's output", x.value.shape(), output)?;
+        let Some((index, value)) = output.first_not_finite() else { return Ok(()) };
+        let sample = index / output.sample_len().max(1);
+        self.fault = Some(Fault { level: level.of(sample), sample, value });
+        Err(Error::NotFinite { what: "the network's output".into(), index, value })
+    }
+
+    /// Σ cᵢ·vᵢ.
+    pub fn combine(&mut self, terms: &[(Coeff, &Sample)]) -> Result<Sample> {
+        let value = linear_combination(terms)?;
+        let tracked = terms.iter().any(|(c, v)| c.is_recorded() || v.note.is_some());
+        if self.recording.is_some() && tracked {
+            let terms = terms.iter().map(|(c, v)| (c.clone(), (*v).clone())).collect();
+            return Ok(self.noted(value, Note::Combine(terms)));
+        }
+        Ok(self.start(value))
+    }
+
+    /// M(c)x: a linear map with coefficients inside, such as a convolution with a learned kernel.
+    pub fn apply(&mut self, map: &Arc<dyn LinearMap>, coeffs: &[Coeff], x: &Sample) -> Sample {
+        let value = linear::apply(&**map, coeffs, &x.value);
+        let tracked = x.note.is_some() || coeffs.iter().any(Coeff::is_recorded);
+        if self.recording.is_some() && tracked {
+            let note = Note::Apply { map: map.clone(), coeffs: coeffs.to_vec(), x: x.clone() };
+            return self.noted(value, note);
+        }
+        self.start(value)
+    }
+
+    /// Dynamic thresholding of a data prediction (Saharia et al. 2022): each sample clipped to ±s and divided by s, with s the larger of 1
+    /// and the 99.5 % quantile of its absolute values.
+    pub fn threshold(&mut self, x: &Sample) -> Sample {
+        let (value, how) = threshold::apply(&x.value);
+        if self.recording.is_some() && x.note.is_some() {
+            return self.noted(value, Note::Threshold { x: x.clone(), how });
+        }
+        self.start(value)
+    }
+
+    fn noted(&mut self, value: Tensor, note: Note<'m>) -> Sample {
+        let notes = &mut self.recording.as_mut().expect("only called while recording").notes;
+        notes.push(note);
+        Sample { value: Arc::new(value), note: Some(notes.len() - 1) }
+    }
+
+    /// dx/dσ at a state: one evaluation, or the analytical first step.
+    pub fn slope(&mut self, x: &Sample, query: &Query) -> Result<Sample> {
+        if self.takes_analytic_step() {
+            let factor = self.prediction().analytic_slope(&query.time);
+            return self.combine(&[(factor, x)]);
+        }
+        let output = self.evaluate(x, &query.level)?;
+        match self.prediction() {
+            Prediction::Velocity => Ok(output),
+            Prediction::Denoised => {
+                let inverse = (&query.time + query.guard).recip();
+                self.combine(&[(inverse.clone(), x), (-inverse, &output)])
+            }
+        }
+    }
+
+    /// The data prediction x₀ at a state: one evaluation, or the analytical first step.
+    pub fn denoised(&mut self, x: &Sample, query: &Query) -> Result<Sample> {
+        if !self.analytic_pending() && self.prediction() == Prediction::Denoised {
+            return self.evaluate(x, &query.level);
+        }
+        // x₀ = x − σ·dx/dσ in both processes.
+        let slope = self.slope(x, query)?;
+        self.combine(&[(Coeff::from(1.0), x), (-&query.time, &slope)])
+    }
+
+    fn analytic_pending(&self) -> bool {
+        self.analytic_first && self.evaluations == 0
+    }
+
+    fn takes_analytic_step(&mut self) -> bool {
+        let pending = self.analytic_pending();
+        self.evaluations += usize::from(pending);
+        pending
+    }
+}
+
+fn linear_combination(terms: &[(Coeff, &Sample)]) -> Result<Tensor> {
+    let Some((_, first)) = terms.first() else { return Ok(Tensor::zeros([0, 0, 0, 0])) };
+    let shape = first.value.shape();
+    let mut out = Tensor::zeros(shape);
+    for (coeff, sample) in terms {
+        require_shape("linear combination", shape, &sample.value)?;
+        add_scaled(&mut out, coeff, &sample.value);
+    }
+    Ok(out)
+}
+
+/// sum += c·v, sample by sample where c has a number for each.
+fn add_scaled(sum: &mut Tensor, coeff: &Coeff, v: &Tensor) {
+    let len = if coeff.per_sample().is_some() { v.sample_len().max(1) } else { v.data().len().max(1) };
+    for (i, (sum, v)) in sum.data_mut().chunks_mut(len).zip(v.data().chunks(len)).enumerate() {
+        let c = coeff.of(i);
+        sum.iter_mut().zip(v).for_each(|(s, v)| *s += c * v);
+    }
+}
+
+fn require_shape(what: &str, shape: [usize; 4], tensor: &Tensor) -> Result<()> {
+    if tensor.shape() == shape {
+        return Ok(());
+    }
+    Err(Error::Shape { what: what.into(), expected: shape.to_vec(), found: tensor.shape().to_vec() })
+}

@@ -1,0 +1,130 @@
+//! The one reverse sweep.
+
+use super::{Note, Recording, Sample, Trail, add_scaled, linear, require_shape, threshold};
+use crate::coeff::{Adjoints, Coeff};
+use crate::denoiser::Levels;
+use crate::error::{Error, Result};
+use crate::tensor::{Tensor, dot};
+
+/// ∂L/∂(a batch of the trail), where the sweep begins.
+pub struct Cotangent {
+    /// The batch.
+    pub sample: Sample,
+    /// ∂L/∂batch.
+    pub cotangent: Tensor,
+}
+
+/// What a sweep finds.
+pub struct Gradients {
+    /// ∂L/∂parameter for each sample, `[parameter][sample]`. Their sum over samples, taken in sample order, is the gradient whatever the
+    /// split into batches.
+    pub parameters: Vec<Vec<f64>>,
+    /// ∂L/∂batch for every [`Trail::leaf`], in the order they were made.
+    pub leaves: Vec<Tensor>,
+}
+
+impl Trail<'_> {
+    /// Derivatives of a loss in `parameters` recorded parameters, given its derivatives in some batches of the trail.
+    pub fn gradients(mut self, seeds: Vec<Cotangent>, parameters: usize) -> Result<Gradients> {
+        let samples = seeds.first().map_or(0, |s| s.cotangent.samples());
+        let Some(mut recording) = self.recording.take() else {
+            return Ok(Gradients { parameters: vec![vec![0.0; samples]; parameters], leaves: Vec::new() });
+        };
+        let states = recording.notes.iter().map(|_| None).collect();
+        let mut sweep = Sweep { states, coeffs: Adjoints::default(), leaves: Vec::new() };
+        for seed in seeds {
+            sweep.add_state(&seed.sample, seed.cotangent);
+        }
+        while let Some(note) = recording.notes.pop() {
+            match (sweep.states.pop().flatten(), note) {
+                (adjoint, Note::Leaf(start)) => {
+                    let nothing = || Tensor::zeros(start.tensor().shape());
+                    sweep.leaves.push(adjoint.unwrap_or_else(nothing));
+                }
+                (Some(adjoint), note) => sweep.step(&recording, note, &adjoint)?,
+                (None, _) => {}
+            }
+        }
+        sweep.leaves.reverse();
+        Ok(Gradients { parameters: sweep.coeffs.pull_back(parameters, samples), leaves: sweep.leaves })
+    }
+}
+
+struct Sweep {
+    /// Adjoint of each noted batch, made when first needed.
+    states: Vec<Option<Tensor>>,
+    coeffs: Adjoints,
+    /// Newest first.
+    leaves: Vec<Tensor>,
+}
+
+impl Sweep {
+    fn step(&mut self, recording: &Recording, note: Note, adjoint: &Tensor) -> Result<()> {
+        match note {
+            Note::Combine(terms) => {
+                for (coeff, sample) in &terms {
+                    self.add_coeff(coeff, sample, adjoint);
+                    self.add_scaled_state(sample, coeff, adjoint);
+                }
+            }
+            Note::Evaluate { x, level, pullback } => {
+                let pullback = match pullback {
+                    Some(kept) => kept,
+                    None => recording.model.with_pullback(x.tensor(), &Levels::from(&level))?.1,
+                };
+                let (to_x, to_level) = pullback(adjoint)?;
+                require_shape("the derivative in the state, from the model's pullback", x.tensor().shape(), &to_x)?;
+                if to_level.len() != adjoint.samples() {
+                    let what = "the derivative in the level, from the model's pullback".into();
+                    return Err(Error::Shape { what, expected: vec![adjoint.samples()], found: vec![to_level.len()] });
+                }
+                self.coeffs.add(&level, &to_level);
+                self.add_state(&x, to_x);
+            }
+            Note::Apply { map, coeffs, x } => {
+                let (to_x, to_coeffs) = linear::pull_back(&*map, &coeffs, x.tensor(), adjoint);
+                coeffs.iter().zip(&to_coeffs).for_each(|(c, adjoint)| self.coeffs.add(c, adjoint));
+                self.add_state(&x, to_x);
+            }
+            Note::Leaf(_) => {}
+            Note::Threshold { x, how } => self.add_state(&x, threshold::pull_back(&how, x.tensor(), adjoint)),
+        }
+        Ok(())
+    }
+
+    fn add_coeff(&mut self, coeff: &Coeff, sample: &Sample, adjoint: &Tensor) {
+        if coeff.is_recorded() {
+            let per_sample: Vec<f64> =
+                (0..adjoint.samples()).map(|i| dot(adjoint.sample(i), sample.tensor().sample(i))).collect();
+            self.coeffs.add(coeff, &per_sample);
+        }
+    }
+
+    fn add_state(&mut self, sample: &Sample, adjoint: Tensor) {
+        if let Some(note) = sample.note {
+            match &mut self.states[note] {
+                Some(sum) => sum.data_mut().iter_mut().zip(adjoint.data()).for_each(|(s, a)| *s += a),
+                empty => *empty = Some(adjoint),
+            }
+        }
+    }
+
+    fn add_scaled_state(&mut self, sample: &Sample, factor: &Coeff, adjoint: &Tensor) {
+        if let Some(note) = sample.note {
+            match &mut self.states[note] {
+                Some(sum) => add_scaled(sum, factor, adjoint),
+                empty => *empty = Some(scaled(factor, adjoint)),
+            }
+        }
+    }
+}
+
+fn scaled(factor: &Coeff, v: &Tensor) -> Tensor {
+    let mut out = v.clone();
+    let len = if factor.per_sample().is_some() { v.sample_len().max(1) } else { v.data().len().max(1) };
+    for (i, chunk) in out.data_mut().chunks_mut(len).enumerate() {
+        let c = factor.of(i);
+        chunk.iter_mut().for_each(|v| *v *= c);
+    }
+    out
+}

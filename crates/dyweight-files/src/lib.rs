@@ -1,0 +1,45 @@
+//! Bytes on disk: weights, statistics and coefficients in the formats the field uses.
+//!
+//! Nothing in a file is ever executed; memory is bounded by the file's size; every way in which a file can be wrong
+//! is a variant of [`Malformed`]. Formats are told by content ([`sniff`]), never by name.
+
+#![forbid(unsafe_code)]
+
+mod allowance;
+pub mod atomic;
+mod bytes;
+mod dtype;
+mod fingerprint;
+pub mod image;
+pub mod journal;
+mod layout;
+mod lock;
+mod malformed;
+mod network;
+mod npy;
+pub mod official;
+mod pickle;
+mod place;
+mod presets;
+mod read;
+mod safetensors;
+mod sniff;
+mod stored;
+mod torch;
+mod zip;
+
+pub use bytes::SharedBytes;
+pub use dtype::{Dtype, bf16_to_f32, f16_to_f32, f32_to_f16};
+pub use fingerprint::Fingerprint;
+pub use lock::Lock;
+pub use malformed::Malformed;
+pub use network::{EmbeddedSource, NetworkFile};
+pub use npy::{ArrayFile, parse_npy};
+pub use official::OfficialCoefficients;
+pub use place::{NamedPath, follow, is_same_file, keep_apart};
+pub use presets::{Credit, Preset, Presets};
+pub use read::{read_data, read_file};
+pub use safetensors::TensorFile;
+pub use sniff::{Format, sniff};
+pub use stored::StoredTensor;
+pub use torch::TorchFile;

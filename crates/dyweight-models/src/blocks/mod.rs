@@ -1,0 +1,7 @@
+//! Blocks that several networks share. Each has a way forward that can keep what the way back needs.
+
+mod attend;
+mod res;
+
+pub(crate) use attend::{Attend, AttendTape};
+pub(crate) use res::{Res, ResSize, ResTape};

@@ -1,0 +1,118 @@
+//! A network on disk: its configuration and its tensors, from whatever container holds them.
+//!
+//! ```text
+//! .pkl           NVIDIA's pickles: both from the pickle, which is never executed
+//! .safetensors   configuration from the metadata entry `config`, or given apart
+//! .pt, .pth      configuration given apart
+//! ```
+
+use super::Edm;
+use super::config::Config;
+use super::weights::Weights;
+use dyweight_core::error::{Error, Result};
+use dyweight_files::Malformed;
+use dyweight_files::{
+    Dtype, Fingerprint, Format, NetworkFile, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data, read_file,
+    sniff,
+};
+use dyweight_nn::ConvAlgo;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The metadata entry that holds the configuration.
+const CONFIG: &str = "config";
+/// No configuration is longer.
+const LARGEST_CONFIG: u64 = 1 << 20;
+
+/// A network as its file describes it.
+#[derive(Clone, Debug)]
+pub struct EdmFile {
+    /// Where it came from, for messages.
+    pub path: PathBuf,
+    /// Options by name, `cls` among them.
+    pub config: Map<String, Value>,
+    /// Tensors by name.
+    pub tensors: BTreeMap<String, StoredTensor>,
+}
+
+impl EdmFile {
+    /// Reads a file; `config` is a JSON file that takes the place of the configuration inside.
+    pub fn read(path: &Path, config: Option<&Path>) -> Result<Self> {
+        Self::parse(path, read_data(path)?, config)
+    }
+
+    /// Reads the bytes of a file called `path`.
+    pub fn parse(path: &Path, bytes: SharedBytes, config: Option<&Path>) -> Result<Self> {
+        let named = |problem| Error::malformed(path, problem);
+        let (inside, tensors) = match sniff(&bytes) {
+            Format::Pickle => {
+                let file = NetworkFile::parse(bytes).map_err(named)?;
+                (Some(file.config()), file.tensors.into_iter().collect())
+            }
+            Format::Safetensors => {
+                let file = TensorFile::parse(bytes).map_err(named)?;
+                let inside = file.metadata.get(CONFIG).map(|text| object(text.as_bytes()));
+                (inside.transpose().map_err(named)?, file.tensors)
+            }
+            Format::TorchZip | Format::TorchLegacy => {
+                let file = TorchFile::parse(bytes).map_err(named)?;
+                (None, file.tensors.into_iter().collect())
+            }
+            other => {
+                let expected = "a network: a pickle, a safetensors file or a torch file";
+                return Err(named(Malformed::Format { expected, found: other.describe() }));
+            }
+        };
+        let given = config.map(read_config).transpose()?;
+        let config = given.or(inside).ok_or_else(|| Error::Conflict {
+            problem: format!("{} holds tensors but not what network they belong to", path.display()),
+            hint: "give --config: a JSON file with cls, img_resolution, img_channels, … as the network was made".into(),
+        })?;
+        Ok(Self { path: path.into(), config, tensors })
+    }
+
+    /// The network.
+    pub fn build(&self, conv: ConvAlgo) -> Result<Edm> {
+        let config = Config::from_map(&self.config).map_err(|problem| Error::malformed(&self.path, problem))?;
+        Edm::new(config, &Weights::stored(&self.path, &self.tensors)?, conv)
+    }
+
+    /// [`fingerprint`] of its tensors.
+    pub fn sha256(&self) -> String {
+        fingerprint(&self.tensors)
+    }
+
+    /// The same network as a safetensors file with its configuration in the metadata.
+    pub fn to_safetensors(&self) -> TensorFile {
+        let config = Value::Object(self.config.clone()).to_string();
+        let metadata = [("format".to_string(), "pt".to_string()), (CONFIG.to_string(), config)];
+        TensorFile { metadata: metadata.into_iter().collect(), tensors: self.tensors.clone() }
+    }
+}
+
+/// Hash of names, shapes and numbers (as f32) in the order of the names: the same whatever the container.
+pub fn fingerprint(tensors: &BTreeMap<String, StoredTensor>) -> String {
+    let mut hash = Fingerprint::default();
+    for (name, tensor) in tensors {
+        hash.add(&(name.len() as u64).to_le_bytes());
+        hash.add(name.as_bytes());
+        hash.add(&(tensor.shape().len() as u64).to_le_bytes());
+        for size in tensor.shape() {
+            hash.add(&(*size as u64).to_le_bytes());
+        }
+        match tensor.dtype() {
+            Dtype::F32 => hash.add(tensor.bytes()),
+            _ => tensor.to_f32().iter().fold(&mut hash, |hash, v| hash.add(&v.to_le_bytes())),
+        };
+    }
+    hash.text()
+}
+
+fn read_config(path: &Path) -> Result<Map<String, Value>> {
+    object(&read_file(path, LARGEST_CONFIG)?).map_err(|problem| Error::malformed(path, problem))
+}
+
+fn object(text: &[u8]) -> Result<Map<String, Value>, Malformed> {
+    serde_json::from_slice(text).map_err(|e| Malformed::Json { what: "network configuration", reason: e.to_string() })
+}

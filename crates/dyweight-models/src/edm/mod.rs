@@ -1,0 +1,119 @@
+//! The networks of EDM (Karras et al. 2022): DDPM++, NCSN++ and ADM U-Nets in their preconditioning wrappers.
+//!
+//! ```text
+//! file             .pkl, .safetensors, .pt → options and tensors
+//! options, config  options of a file → what is to be built
+//! plan, tensors    layers in order, names and shapes of their tensors
+//! weights          tensors by name, checked against the plan
+//! embedding, block, attention, resample, layer, unet      the network F on the engine, forwards and backwards
+//! precond          F → denoiser D
+//! bound            D with labels, as solvers see it
+//! published        architectures of the released checkpoints
+//! ```
+//!
+//! Promises: weights are frozen and packed once; without a gradient no activation outlives its use; sample i gives the
+//! same bits in every batch and on every number of threads; a file that does not fit its configuration is refused by
+//! the tensor's name.
+
+mod attention;
+mod block;
+mod blueprint;
+mod bound;
+mod config;
+mod embedding;
+mod file;
+pub(crate) mod kwargs;
+mod layer;
+mod precond;
+mod published;
+mod resample;
+mod tensors;
+mod unet;
+mod weights;
+
+pub use blueprint::{BlockPlan, Blueprint, Direction, Step};
+pub use bound::Bound;
+pub use config::{Config, Decoder, Encoder, Family, NetConfig, NoiseEmbedding, PrecondConfig};
+pub use file::{EdmFile, fingerprint};
+pub use published::{PUBLISHED, published};
+pub use tensors::TensorPlan;
+
+use dyweight_core::denoiser::{Condition, Differentiable, Model, Prediction};
+use dyweight_core::error::{Error, Result};
+use dyweight_nn::ConvAlgo;
+use precond::Precond;
+use unet::UNet;
+use weights::Weights;
+
+/// A pretrained EDM network.
+pub struct Edm {
+    config: Config,
+    precond: Precond,
+    net: UNet,
+}
+
+impl Edm {
+    fn new(config: Config, weights: &Weights<'_>, conv: ConvAlgo) -> Result<Self> {
+        let table = match config.precond {
+            PrecondConfig::Iddpm { steps, .. } => weights.wrapper_numbers("u", &[steps + 1])?,
+            _ => None,
+        };
+        let net = UNet::new(&config, weights, conv)?;
+        Ok(Self { precond: Precond::new(config.precond, table), net, config })
+    }
+
+    /// A network of this architecture with random weights, the same for the same seed: for tests and speed measurements.
+    pub fn random(config: Config, seed: u64, conv: ConvAlgo) -> Result<Self> {
+        Self::new(config, &Weights::random("random network", seed), conv)
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Binds arbitrary label rows, `label_dim` numbers for each sample; without rows all are zero, the unconditional
+    /// model. A network without labels passes over them.
+    pub fn bind_rows(&self, rows: Option<Vec<f32>>) -> Bound<'_> {
+        Bound::new(self, rows.filter(|_| self.config.label_dim > 0))
+    }
+
+    fn one_hot(&self, labels: &[Option<usize>]) -> Vec<f32> {
+        let classes = self.config.label_dim;
+        labels.iter().flat_map(|label| (0..classes).map(move |k| if Some(k) == *label { 1.0 } else { 0.0 })).collect()
+    }
+}
+
+impl Model for Edm {
+    fn bind<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>> {
+        let labels = condition.class_of_each(self.config.label_dim)?;
+        let rows = (!labels.is_empty()).then(|| self.one_hot(&labels));
+        Ok(Box::new(self.bind_rows(rows)))
+    }
+
+    fn shape(&self) -> [usize; 3] {
+        [self.config.channels, self.config.resolution, self.config.resolution]
+    }
+
+    fn classes(&self) -> usize {
+        self.config.label_dim
+    }
+
+    fn prediction(&self) -> Prediction {
+        Prediction::Denoised
+    }
+
+    fn sigma_range(&self) -> (f64, f64) {
+        self.precond.sigma_range()
+    }
+}
+
+/// The convolution algorithm of a name.
+pub fn conv_algo(name: &str) -> Result<ConvAlgo> {
+    let known = [("winograd4", ConvAlgo::Winograd4), ("winograd2", ConvAlgo::Winograd2), ("direct", ConvAlgo::Direct)];
+    known.iter().find(|(n, _)| *n == name).map(|(_, algo)| *algo).ok_or_else(|| Error::UnknownName {
+        kind: "convolution",
+        name: name.into(),
+        known: known.iter().map(|(n, _)| n.to_string()).collect(),
+    })
+}

@@ -1,0 +1,66 @@
+//! The network inside the preconditioning: one list of layers, walked forwards and, with what was kept, backwards.
+
+use super::blueprint::Blueprint;
+use super::config::Config;
+use super::embedding::{self, Embedding};
+use super::layer::{Backward, Forward, Layer, LayerTape};
+use super::weights::Weights;
+use dyweight_core::error::Result;
+use dyweight_nn::{Act, ConvAlgo};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// A network with its weights.
+pub(super) struct UNet {
+    embedding: Embedding,
+    layers: Vec<Layer>,
+}
+
+/// What the layers kept on the way forward.
+pub(super) struct Tape {
+    embedding: embedding::EmbeddingTape,
+    layers: Vec<LayerTape>,
+}
+
+impl UNet {
+    pub(super) fn new(config: &Config, weights: &Weights<'_>, algo: ConvAlgo) -> Result<Self> {
+        let plan = Blueprint::new(config).map_err(|p| weights.malformed(p))?;
+        weights.check(&plan)?;
+        let embedding = Embedding::new(config, &plan.embedding, weights)?;
+        // Packing is half of the time to load.
+        let build = |step| Layer::new(step, &plan, config, weights, algo);
+        let layers = plan.steps.par_iter().map(build).collect::<Result<_>>()?;
+        Ok(Self { embedding, layers })
+    }
+
+    /// The output for image `x`, one c_noise per sample, and label rows; with a tape if it is to be differentiated.
+    pub(super) fn forward(&self, x: Act, noise: Vec<f32>, labels: Option<&[f32]>, record: bool) -> (Act, Option<Tape>) {
+        let (embedding, saved) = self.embedding.forward(noise, labels);
+        let x = Arc::new(x);
+        let mut state = Forward { aux: x.clone(), x, out: None, stack: Vec::new(), embedding };
+        let mut tape = Vec::new();
+        for layer in &self.layers {
+            let saved = layer.forward(&mut state, record);
+            if record {
+                tape.push(saved);
+            }
+        }
+        let out = state.out.expect("every plan ends with a head");
+        (out, record.then_some(Tape { embedding: saved, layers: tape }))
+    }
+
+    /// Derivatives of a loss in the image and in each sample's c_noise, from its derivative in the output.
+    pub(super) fn backward(&self, tape: Tape, gradient: Act) -> (Act, Vec<f64>) {
+        let Tape { embedding, layers } = tape;
+        let mut state = Backward { x: None, aux: None, out: gradient, stack: Vec::new(), embedding: None };
+        for (layer, saved) in self.layers.iter().zip(layers).rev() {
+            layer.backward(&mut state, saved);
+        }
+        let mut to_x = state.x.expect("every plan has a head");
+        if let Some(aux) = state.aux {
+            to_x.add_assign(&aux);
+        }
+        let to_embedding = state.embedding.expect("every plan has blocks");
+        (to_x, self.embedding.backward(embedding, &to_embedding))
+    }
+}

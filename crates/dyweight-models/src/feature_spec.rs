@@ -1,0 +1,93 @@
+//! Feature networks by name or file.
+
+use crate::features::FashionFeatures;
+use crate::inception::{Inception, Resize};
+use dyweight_core::error::{Error, Result};
+use dyweight_core::features::FeatureMap;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a user says about features of images.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct FeatureSpec {
+    /// `fashion` or `inception`; left out, what fits: Inception where its weights are given, else the embedded network.
+    pub features: Option<String>,
+    /// Weights of Inception-v3.
+    pub inception: Option<PathBuf>,
+    /// How Inception sees an image: `edm` or `pytorch-fid`.
+    pub resize: Option<String>,
+}
+
+impl FeatureSpec {
+    /// The map for images of a shape.
+    pub fn build(&self, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
+        let fitting = if self.inception.is_some() { "inception" } else { "fashion" };
+        match self.features.as_deref().unwrap_or(fitting) {
+            "fashion" => {
+                self.refuse_inception_options()?;
+                fashion(shape)
+            }
+            "inception" => self.inception(shape),
+            other => {
+                let known = ["fashion", "inception"].map(String::from).to_vec();
+                Err(Error::UnknownName { kind: "feature network", name: other.into(), known })
+            }
+        }
+    }
+
+    fn inception(&self, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
+        let resize = self.resize.as_deref().map(Resize::named).transpose()?.unwrap_or_default();
+        let path = self.inception.as_ref().ok_or_else(|| Error::Conflict {
+            problem: "features of Inception-v3 need its weights".into(),
+            hint: "give them with --inception FILE; docs/inception.md says where they are to be had".into(),
+        })?;
+        Ok(Arc::new(Inception::open(path, shape, resize)?))
+    }
+
+    /// An option that would change nothing is a misunderstanding.
+    fn refuse_inception_options(&self) -> Result<()> {
+        let given = [("inception", self.inception.is_some()), ("resize", self.resize.is_some())];
+        match given.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((name, _)) => Err(Error::Conflict {
+                problem: format!("--{name} is for features of Inception-v3, not of the embedded network"),
+                hint: format!("leave --{name} out, or ask for inception"),
+            }),
+        }
+    }
+}
+
+fn fashion(shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
+    let features = FashionFeatures::embedded()?;
+    if features.shape() == shape {
+        return Ok(Arc::new(features));
+    }
+    let [c, h, w] = shape;
+    Err(Error::Conflict {
+        problem: format!("the embedded feature network takes 1x28x28 images, not {c}x{h}x{w}"),
+        hint: "use features of Inception-v3 (weights with --inception), or do without features".into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(spec: FeatureSpec, shape: [usize; 3]) -> String {
+        spec.build(shape).err().and_then(|e| e.hint()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_missing_or_of_no_use_is_said() {
+        let named = |name: &str| FeatureSpec { features: Some(name.into()), ..Default::default() };
+        assert!(hint(named("inception"), [3, 32, 32]).contains("--inception FILE"));
+        assert!(hint(named("inceptoin"), [3, 32, 32]).contains("did you mean 'inception'"));
+        assert!(hint(FeatureSpec::default(), [3, 32, 32]).contains("--inception"));
+        let ruled = |name: &str, rule: &str| FeatureSpec { resize: Some(rule.into()), ..named(name) };
+        assert!(hint(ruled("fashion", "edm"), [1, 28, 28]).contains("leave --resize out"));
+        assert!(hint(ruled("inception", "pytorchfid"), [1, 28, 28]).contains("did you mean 'pytorch-fid'"));
+        assert!(named("fashion").build([1, 28, 28]).is_ok());
+    }
+}

@@ -1,0 +1,159 @@
+//! What a folder or file holds, told by content: the parts of a latent diffusion model.
+//!
+//! ```text
+//! a diffusers folder     model_index.json, or folders unet, vae, text_encoder; tokenizer and scheduler beside them
+//! one network's folder   config.json says which: _class_name (diffusers), model_type (transformers), vision_cfg (OpenCLIP)
+//! a file                 CompVis checkpoints and bare networks, by the names of their tensors; configuration given apart
+//! ```
+
+use crate::weights::{Folder, TensorSet, config_of, inside, read_json};
+use crate::{autoencoder, clip, unet};
+use dyweight_core::error::{Error, Result, printable};
+use dyweight_files::Malformed;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A configuration, where there is one, and the tensors it describes.
+type Described = (Option<Map<String, Value>>, Arc<TensorSet>);
+
+/// One network of a bundle.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    /// A folder of its own.
+    Folder(PathBuf),
+    /// Tensors among others, with their configuration where it was given.
+    Stored { set: Arc<TensorSet>, config: Option<Map<String, Value>> },
+}
+
+/// The parts of a latent diffusion model, not yet built.
+#[derive(Clone, Debug, Default)]
+pub struct Bundle {
+    pub(super) path: PathBuf,
+    pub(super) unet: Option<Part>,
+    pub(super) vae: Option<Part>,
+    pub(super) text: Option<Part>,
+    pub(super) clip: Option<Part>,
+    pub(super) scheduler: Option<PathBuf>,
+    pub(super) tokenizer: Option<PathBuf>,
+    /// Parameters of a whole CompVis model.
+    pub(super) parameters: Map<String, Value>,
+}
+
+impl Bundle {
+    /// What a folder holds.
+    pub fn of_folder(dir: &Path) -> Result<Self> {
+        let index = dir.join("model_index.json");
+        if index.is_file() {
+            refuse_other_pipelines(&index)?;
+        }
+        let part = |name: &str| Some(dir.join(name)).filter(|p| p.is_dir());
+        let mut bundle = Self {
+            path: dir.into(),
+            unet: part("unet").map(Part::Folder),
+            vae: part("vae").map(Part::Folder),
+            text: part("text_encoder").map(Part::Folder),
+            tokenizer: part("tokenizer"),
+            scheduler: Some(dir.join("scheduler").join("scheduler_config.json")).filter(|p| p.is_file()),
+            ..Self::default()
+        };
+        if bundle.unet.is_none() && bundle.vae.is_none() && bundle.text.is_none() {
+            bundle.take_network(dir)?;
+        }
+        Ok(bundle)
+    }
+
+    /// The folder of one network.
+    fn take_network(&mut self, dir: &Path) -> Result<()> {
+        let open_clip = inside(dir, "open_clip_config.json")?;
+        let config = if open_clip.is_file() { read_json(&open_clip, None)? } else { config_of(dir)? };
+        let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
+        let slot = match (text("_class_name"), text("model_type")) {
+            ("UNet2DConditionModel", _) => &mut self.unet,
+            ("AutoencoderKL", _) => &mut self.vae,
+            (_, "clip_text_model") => &mut self.text,
+            (_, "clip") => &mut self.clip,
+            _ if config.contains_key("vision_cfg") || config.contains_key("model_cfg") => &mut self.clip,
+            (class, kind) => {
+                let name = printable(if class.is_empty() { kind } else { class });
+                let problem = format!("describes a network '{name}', which is not one of those supported");
+                return Err(Error::malformed(dir, Malformed::Inconsistent { problem }));
+            }
+        };
+        *slot = Some(Part::Folder(dir.into()));
+        Ok(())
+    }
+
+    /// True if tensors are those of a network that latent diffusion models have.
+    pub fn recognises(set: &TensorSet) -> bool {
+        let holds = Self::of_set(Arc::new(set.clone()), None);
+        holds.unet.is_some() || holds.vae.is_some() || holds.text.is_some() || holds.clip.is_some()
+    }
+
+    /// What the tensors of a file are; `config` is a JSON file that describes them.
+    pub fn of_file(set: TensorSet, config: Option<&Path>) -> Result<Self> {
+        let config = config.map(|path| read_json(path, None)).transpose()?;
+        let bundle = Self::of_set(Arc::new(set), config);
+        match &bundle {
+            Self { unet: None, vae: None, text: None, clip: None, .. } => {
+                let problem = "holds no U-Net, autoencoder, text encoder or CLIP model by the names of its tensors";
+                Err(Error::malformed(&bundle.path, Malformed::Inconsistent { problem: problem.into() }))
+            }
+            _ => Ok(bundle),
+        }
+    }
+
+    fn of_set(set: Arc<TensorSet>, config: Option<Map<String, Value>>) -> Self {
+        let whole = config.unwrap_or_default();
+        let inner = |map: &Map<String, Value>, path: &[&str]| -> Option<Map<String, Value>> {
+            path.iter().try_fold(map, |map, key| map.get(*key)?.as_object()).cloned()
+        };
+        let parameters = inner(&whole, &["model", "params"]).unwrap_or_else(|| whole.clone());
+        let alone = |keys: &[&str]| keys.iter().any(|key| whole.contains_key(*key)).then(|| whole.clone());
+        let unet_config = inner(&parameters, &["unet"])
+            .or_else(|| inner(&parameters, &["unet_config", "params"]))
+            .or_else(|| alone(&["model_channels", "cross_attention_dim"]));
+        let vae_config = inner(&parameters, &["first_stage"])
+            .or_else(|| inner(&parameters, &["first_stage_config", "params"]))
+            .or_else(|| alone(&["ddconfig", "latent_channels"]));
+        let text_config = inner(&parameters, &["text"]).or_else(|| alone(&["hidden_size"]));
+        let clip_config = alone(&["vision_cfg", "vision_config", "model_cfg"]);
+        let part =
+            |found: bool, config: Option<Map<String, Value>>| found.then(|| Part::Stored { set: set.clone(), config });
+        let has_clip = clip::whole(&set).is_some() || clip::open_clip(&set).is_some();
+        Self {
+            path: set.path.clone(),
+            unet: part(unet::is_compvis(&set) || unet::diffusers(&set).is_some(), unet_config),
+            vae: part(autoencoder::is_compvis(&set) || autoencoder::diffusers(&set).is_some(), vae_config),
+            text: part(clip::text_tower(&set).is_some() && !has_clip, text_config),
+            clip: part(has_clip, clip_config),
+            scheduler: None,
+            tokenizer: None,
+            parameters,
+        }
+    }
+}
+
+impl Part {
+    /// Configuration and tensors.
+    pub(super) fn read(&self) -> Result<Described> {
+        match self {
+            Part::Folder(dir) => {
+                let Folder { config, set } = Folder::read(dir)?;
+                Ok((Some(config), Arc::new(set)))
+            }
+            Part::Stored { set, config } => Ok((config.clone(), set.clone())),
+        }
+    }
+}
+
+/// Pipelines of other kinds have other parts under the same names.
+fn refuse_other_pipelines(index: &Path) -> Result<()> {
+    let json = read_json(index, None)?;
+    let class = json.get("_class_name").and_then(Value::as_str).unwrap_or_default();
+    if class == "StableDiffusionPipeline" {
+        return Ok(());
+    }
+    let problem = format!("is a '{}'; supported: StableDiffusionPipeline", printable(class));
+    Err(Error::malformed(index, Malformed::Inconsistent { problem }))
+}

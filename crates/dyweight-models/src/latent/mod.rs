@@ -1,0 +1,29 @@
+//! Latent diffusion models: a denoiser of latents, an autoencoder that makes images of them, a text encoder that says of
+//! what.
+//!
+//! ```text
+//! bundle    a folder or file → its parts, by content
+//! parts     a part's configuration and tensors → the network
+//! schedule  which noise table, and what the network predicts
+//! precond   network F → denoiser D
+//! network   what a denoiser of latents has to offer
+//! bound     D with its contexts, as solvers see it
+//! probe     a part alone, at given inputs
+//! model     all together, as commands see it
+//! ```
+
+mod bound;
+mod bundle;
+mod images;
+mod model;
+mod network;
+mod parts;
+mod precond;
+mod probe;
+mod schedule;
+
+pub use bundle::Bundle;
+pub use images::ImageDecoder;
+pub use model::{LatentModel, Settings};
+pub use precond::Target;
+pub use probe::{PARTS, probe};

@@ -1,0 +1,239 @@
+//! A latent diffusion model: denoiser, autoencoder, text encoder.
+
+use super::bound::{Bound, Contexts};
+use super::bundle::{Bundle, Part};
+use super::images::ImageDecoder;
+use super::precond::{Precond, Target};
+use super::schedule;
+use crate::autoencoder::{Autoencoder, AutoencoderConfig, Halves};
+use crate::clip::{Padding, TextTower, Tokenizer};
+use crate::unet::{Unet, UnetConfig};
+use crate::weights::read_json;
+use dyweight_core::denoiser::{Condition, Context, Decoder, Differentiable, Model, Prediction, TextContext};
+use dyweight_core::error::{Error, Result};
+use dyweight_core::schedule::BetaTable;
+use dyweight_files::Fingerprint;
+use dyweight_nn::ConvAlgo;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What is said of a model besides where it is.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// How 3×3 convolutions are computed.
+    pub conv: ConvAlgo,
+    /// Shape of the latents.
+    pub shape: Option<[usize; 3]>,
+    /// Height and width of the images.
+    pub size: [Option<usize>; 2],
+    /// Name of the noise table it was trained with.
+    pub beta_table: Option<String>,
+    /// Folder of the tokenizer.
+    pub tokenizer: Option<PathBuf>,
+}
+
+/// A latent diffusion model.
+pub struct LatentModel {
+    unet: Unet,
+    precond: Precond,
+    images: Option<ImageDecoder>,
+    text: Option<(TextTower, Tokenizer)>,
+    /// The empty text, for samples that are asked for nothing.
+    empty: Option<Arc<TextContext>>,
+    latents: [usize; 3],
+}
+
+impl LatentModel {
+    /// Builds the parts of a bundle, with the fingerprint of their weights.
+    pub fn open(bundle: &Bundle, settings: &Settings) -> Result<(Self, String)> {
+        let (unet, unet_hash) = bundle.unet(settings.conv)?;
+        let mut hash = Fingerprint::default();
+        hash.add(unet_hash.as_bytes());
+        let autoencoder = match &bundle.vae {
+            Some(_) => {
+                let (autoencoder, vae_hash) = bundle.autoencoder(settings.conv, Halves::Decoder)?;
+                hash.add(vae_hash.as_bytes());
+                Some(autoencoder)
+            }
+            None => None,
+        };
+        let tokenizer = bundle.tokenizer(settings.tokenizer.as_deref())?;
+        let text = match (tokenizer, bundle.has_text() && unet.config().context.is_some()) {
+            (Some(tokenizer), true) => {
+                let (tower, text_hash) = bundle.text()?;
+                hash.add(text_hash.as_bytes());
+                Some((tower, tokenizer))
+            }
+            _ => None,
+        };
+        let precond = precond(bundle, settings, unet.config())?;
+        Ok((Self::new(unet, precond, autoencoder, text, settings)?, hash.text()))
+    }
+
+    /// Stable Diffusion 1.x with random weights, the same for the same seed: for speed measurements.
+    pub fn random_sd15(seed: u64, settings: &Settings) -> Result<Self> {
+        let unet = Unet::random(&UnetConfig::sd15(), seed, settings.conv)?;
+        let autoencoder = Autoencoder::random(&AutoencoderConfig::sd15(), seed, settings.conv)?;
+        let precond = Precond { table: BetaTable::stable_diffusion(), target: Target::Noise };
+        let mut model = Self::new(unet, precond, Some(autoencoder), None, settings)?;
+        // A text of Stable Diffusion's 77 tokens that says nothing.
+        model.empty = Some(Arc::new(TextContext { width: 768, tokens: vec![0.0; 77 * 768], pooled: Vec::new() }));
+        Ok(model)
+    }
+
+    fn new(
+        unet: Unet,
+        precond: Precond,
+        autoencoder: Option<Autoencoder>,
+        text: Option<(TextTower, Tokenizer)>,
+        settings: &Settings,
+    ) -> Result<Self> {
+        let config = unet.config();
+        if config.inputs != config.outputs {
+            return Err(Error::Conflict {
+                problem: format!("the U-Net takes {} channels and gives {}", config.inputs, config.outputs),
+                hint: "only networks that predict what they are given can be sampled: no inpainting or upscaling"
+                    .into(),
+            });
+        }
+        if let (Some(width), Some((tower, _))) = (config.context, &text)
+            && tower.config().stack.width != width
+        {
+            let what = "width of the text encoder".into();
+            return Err(Error::Shape { what, expected: vec![width], found: vec![tower.config().stack.width] });
+        }
+        let factor = autoencoder.as_ref().map(|a| a.config().factor());
+        let latents = latent_shape(config, factor, settings)?;
+        let images = autoencoder.map(|autoencoder| ImageDecoder::new(autoencoder, latents)).transpose()?;
+        let mut model = Self { unet, precond, images, text, empty: None, latents };
+        model.empty = match model.text {
+            Some(_) => Some(model.encode("")?),
+            None => None,
+        };
+        Ok(model)
+    }
+
+    /// The U-Net.
+    pub fn unet(&self) -> &Unet {
+        &self.unet
+    }
+
+    fn encode(&self, prompt: &str) -> Result<Arc<TextContext>> {
+        let (tower, tokenizer) = self.text.as_ref().ok_or_else(|| Error::Conflict {
+            problem: "this model came without a text encoder or without its tokenizer".into(),
+            hint: "give --tokenizer: a folder with vocab.json and merges.txt".into(),
+        })?;
+        let encoded = tower.encode(1, &tokenizer.encode(prompt, Padding::Own)?)?;
+        let (tokens, pooled) = (encoded.last.data().to_vec(), encoded.pooled.data().to_vec());
+        Ok(Arc::new(TextContext { width: tower.config().stack.width, tokens, pooled }))
+    }
+
+    fn context(&self, context: &Context) -> Result<Arc<TextContext>> {
+        match context {
+            Context::Text(text) => Ok(text.clone()),
+            Context::Nothing => self.empty.clone().ok_or_else(|| Error::Conflict {
+                problem: "this model must be asked for something".into(),
+                hint: "give --prompt, and --tokenizer if the model came without one".into(),
+            }),
+            Context::Class(class) => Err(Error::BadValue {
+                name: "class",
+                value: class.to_string(),
+                expected: "this model has no classes: give --prompt".into(),
+            }),
+        }
+    }
+
+    fn contexts(&self, condition: &Condition) -> Result<Contexts> {
+        if self.unet.config().context.is_none() {
+            condition.class_of_each(0)?;
+            return Ok(Contexts::None);
+        }
+        match condition.contexts.as_slice() {
+            [] => Ok(Contexts::All(self.context(&Context::Nothing)?)),
+            each => Ok(Contexts::Each(each.iter().map(|c| self.context(c)).collect::<Result<_>>()?)),
+        }
+    }
+}
+
+fn precond(bundle: &Bundle, settings: &Settings, config: &UnetConfig) -> Result<Precond> {
+    let otherwise = if config.context.is_some() { BetaTable::stable_diffusion() } else { BetaTable::lsun_ldm() };
+    let found = match (&bundle.scheduler, &bundle.unet) {
+        (Some(path), _) => schedule::of_diffusers(path, &read_json(path, None)?)?,
+        (None, Some(Part::Stored { set, .. })) => {
+            schedule::of_compvis(&bundle.path, bundle.parameters(), set, otherwise)?
+        }
+        _ => Precond { table: otherwise, target: Target::Noise },
+    };
+    match &settings.beta_table {
+        Some(name) => Ok(Precond { table: BetaTable::named(name)?, ..found }),
+        None => Ok(found),
+    }
+}
+
+/// The shape of the latents: as given, or for images of the size asked for, or as trained.
+fn latent_shape(config: &UnetConfig, factor: Option<usize>, settings: &Settings) -> Result<[usize; 3]> {
+    let (c, trained) = (config.inputs, config.size.unwrap_or(64));
+    let step = config.granularity();
+    let bad = |name, value: usize, expected| Err(Error::BadValue { name, value: value.to_string(), expected });
+    let side = |name: &'static str, pixels: Option<usize>| -> Result<usize> {
+        let Some(pixels) = pixels else { return Ok(trained) };
+        let Some(factor) = factor else {
+            return bad(name, pixels, "this model has no autoencoder: give --shape of the latents".into());
+        };
+        let unit = factor * step;
+        if pixels == 0 || pixels % unit != 0 {
+            return bad(name, pixels, format!("must be a multiple of {unit} pixels"));
+        }
+        Ok(pixels / factor)
+    };
+    let shape = match settings.shape {
+        Some(shape) => shape,
+        None => [c, side("height", settings.size[0])?, side("width", settings.size[1])?],
+    };
+    if shape[0] != c || shape[1] % step != 0 || shape[2] % step != 0 {
+        let up = |size: usize| size.div_ceil(step) * step;
+        let (expected, found) = (vec![c, up(shape[1]), up(shape[2])], shape.to_vec());
+        return Err(Error::Shape { what: "latents".into(), expected, found });
+    }
+    Ok(shape)
+}
+
+impl Model for LatentModel {
+    fn bind<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>> {
+        Ok(Box::new(Bound {
+            network: &self.unet,
+            precond: &self.precond,
+            contexts: self.contexts(condition)?,
+            channels: self.latents[0],
+            granularity: self.unet.config().granularity(),
+        }))
+    }
+
+    fn shape(&self) -> [usize; 3] {
+        self.latents
+    }
+
+    fn prediction(&self) -> Prediction {
+        Prediction::Denoised
+    }
+
+    fn sigma_range(&self) -> (f64, f64) {
+        self.precond.table.range()
+    }
+
+    fn decoder(&self) -> Option<&dyn Decoder> {
+        self.images.as_ref().map(|images| images as &dyn Decoder)
+    }
+
+    fn is_bounded(&self) -> bool {
+        false
+    }
+
+    fn context_of(&self, text: &str) -> Result<Context> {
+        if self.unet.config().context.is_none() {
+            let expected = "this model takes no text".into();
+            return Err(Error::BadValue { name: "prompt", value: "given".into(), expected });
+        }
+        self.encode(text).map(Context::Text)
+    }
+}

@@ -1,0 +1,104 @@
+//! The networks of a bundle, built.
+
+use super::bundle::{Bundle, Part};
+use crate::autoencoder::{self, Autoencoder, AutoencoderConfig, Halves};
+use crate::clip::{self, Clip, ClipConfig, TextConfig, TextTower, Tokenizer};
+use crate::edm::kwargs::Kwargs;
+use crate::unet::{self, Unet, UnetConfig};
+use dyweight_core::error::{Error, Result};
+use dyweight_files::Malformed;
+use dyweight_nn::ConvAlgo;
+use serde_json::{Map, Value};
+use std::path::Path;
+
+impl Bundle {
+    /// The U-Net, with the fingerprint of its weights. Averaged weights are preferred where a file has them.
+    pub fn unet(&self, conv: ConvAlgo) -> Result<(Unet, String)> {
+        let (config, set) = self.part(&self.unet, "U-Net")?.read()?;
+        let named = |problem| Error::malformed(&set.path, problem);
+        let config = match config {
+            Some(map) if map.contains_key("model_channels") => UnetConfig::from_compvis(&map).map_err(named)?,
+            Some(map) => UnetConfig::from_diffusers(&map).map_err(named)?,
+            None if unet::is_compvis(&set) => UnetConfig::of_compvis_tensors(&set).map_err(named)?,
+            None => return Err(needs_config(&set.path, "U-Net")),
+        };
+        let layout = unet::diffusers(&set).or_else(|| unet::compvis(&set, &config, true));
+        let layout = layout.ok_or_else(|| named(Malformed::Missing { name: "conv_in.weight".into() }))?;
+        Unet::load(&config, &set, &layout, conv)
+    }
+
+    /// The autoencoder, with the fingerprint of its weights.
+    pub(crate) fn autoencoder(&self, conv: ConvAlgo, halves: Halves) -> Result<(Autoencoder, String)> {
+        let (config, set) = self.part(&self.vae, "autoencoder")?.read()?;
+        let named = |problem| Error::malformed(&set.path, problem);
+        let scale = Kwargs(&self.parameters).number("scale_factor").map_err(named)?;
+        let (layout, prefix) = match (autoencoder::diffusers(&set), autoencoder::compvis(&set)) {
+            (Some(layout), _) => (layout, None),
+            (None, Some((layout, prefix))) => (layout, Some(prefix)),
+            (None, None) => return Err(named(Malformed::Missing { name: "decoder.conv_in.weight".into() })),
+        };
+        let config = match (config, prefix) {
+            (Some(map), _) if map.contains_key("ddconfig") => AutoencoderConfig::from_compvis(&map, scale),
+            (Some(map), _) => AutoencoderConfig::from_diffusers(&map),
+            (None, Some(prefix)) => AutoencoderConfig::of_compvis_tensors(&set, &prefix, scale),
+            (None, None) => return Err(needs_config(&set.path, "autoencoder")),
+        };
+        Autoencoder::load(&config.map_err(named)?, &set, layout, conv, halves)
+    }
+
+    /// The text encoder, with the fingerprint of its weights.
+    pub fn text(&self) -> Result<(TextTower, String)> {
+        let (config, set) = self.part(&self.text, "text encoder")?.read()?;
+        let named = |problem| Error::malformed(&set.path, problem);
+        let missing = || named(Malformed::Missing { name: "embeddings.token_embedding.weight".into() });
+        let (layout, prefix) = clip::text_tower(&set).ok_or_else(missing)?;
+        let config = match config {
+            // A tower inside a whole CLIP model's folder.
+            Some(map) => match map.get("text_config").and_then(Value::as_object) {
+                Some(text) => TextConfig::from_transformers(text),
+                None => TextConfig::from_transformers(&map),
+            },
+            None => TextConfig::of_tensors(&set, &prefix),
+        };
+        TextTower::load(&config.map_err(named)?, &set, &layout)
+    }
+
+    /// Both towers of a CLIP model, with the fingerprint of their weights.
+    pub fn clip(&self) -> Result<(Clip, String)> {
+        let (config, set) = self.part(&self.clip, "CLIP model")?.read()?;
+        let named = |problem| Error::malformed(&set.path, problem);
+        let config = config.ok_or_else(|| needs_config(&set.path, "CLIP model"))?;
+        let config = ClipConfig::from_map(&config).map_err(named)?;
+        let missing = || named(Malformed::Missing { name: "visual.conv1.weight".into() });
+        let layout = clip::whole(&set).or_else(|| clip::open_clip(&set)).ok_or_else(missing)?;
+        Clip::load(&config, &set, &layout)
+    }
+
+    /// The tokenizer that lies beside the text encoder, or the one named.
+    pub fn tokenizer(&self, named: Option<&Path>) -> Result<Option<Tokenizer>> {
+        named.or(self.tokenizer.as_deref()).map(Tokenizer::read).transpose()
+    }
+
+    /// True if there is such a part.
+    pub fn has_text(&self) -> bool {
+        self.text.is_some()
+    }
+
+    fn part<'b>(&self, part: &'b Option<Part>, what: &str) -> Result<&'b Part> {
+        part.as_ref().ok_or_else(|| {
+            Error::malformed(&self.path, Malformed::Inconsistent { problem: format!("holds no {what}") })
+        })
+    }
+
+    /// The parameters of a whole CompVis model.
+    pub(super) fn parameters(&self) -> &Map<String, Value> {
+        &self.parameters
+    }
+}
+
+fn needs_config(path: &Path, what: &str) -> Error {
+    Error::Conflict {
+        problem: format!("{} holds a {what}, but not its configuration", path.display()),
+        hint: "give --config: the config.json that goes with it".into(),
+    }
+}

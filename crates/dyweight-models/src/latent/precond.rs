@@ -1,0 +1,90 @@
+//! From a network of discrete times to a denoiser of noise levels (Karras et al. 2022, table 1, as EDM-type samplers use
+//! latent diffusion models).
+//!
+//! ```text
+//! D(x, σ) = c_skip·x + c_out·F(c_in·x, c_noise),   c_in = (1+σ²)^−½,   c_noise = 1000·τ(σ) − 1
+//! ε   c_skip = 1,            c_out = −σ
+//! v   c_skip = 1/(1+σ²),     c_out = −σ(1+σ²)^−½          v = α·ε − s·x₀ of a variance-preserving process (Salimans & Ho 2022)
+//! ```
+
+use dyweight_core::schedule::BetaTable;
+
+/// What the network predicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The noise.
+    Noise,
+    /// v = α·ε − s·x₀.
+    V,
+}
+
+/// The four factors, or their derivatives in σ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Factors {
+    pub(super) skip: f64,
+    pub(super) out: f64,
+    pub(super) input: f64,
+    pub(super) noise: f64,
+}
+
+/// A noise table and what is predicted.
+#[derive(Clone, Debug)]
+pub(super) struct Precond {
+    pub(super) table: BetaTable,
+    pub(super) target: Target,
+}
+
+/// Steps of the tables.
+const STEPS: f64 = 1000.0;
+
+impl Precond {
+    pub(super) fn factors(&self, sigma: f64) -> Factors {
+        let input = 1.0 / (1.0 + sigma * sigma).sqrt();
+        let (skip, out) = match self.target {
+            Target::Noise => (1.0, -sigma),
+            Target::V => (input * input, -sigma * input),
+        };
+        Factors { skip, out, input, noise: STEPS * self.table.time(sigma) - 1.0 }
+    }
+
+    pub(super) fn slopes(&self, sigma: f64) -> Factors {
+        let input = 1.0 / (1.0 + sigma * sigma).sqrt();
+        let cube = input.powi(3);
+        let (skip, out) = match self.target {
+            Target::Noise => (0.0, -1.0),
+            Target::V => (-2.0 * sigma * input.powi(4), -cube),
+        };
+        Factors { skip, out, input: -sigma * cube, noise: STEPS * self.table.time_and_slope(sigma).1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slopes_are_derivatives() {
+        for target in [Target::Noise, Target::V] {
+            let precond = Precond { table: BetaTable::stable_diffusion(), target };
+            for sigma in [0.05, 0.7, 3.3, 14.0] {
+                let h = 1e-6 * sigma;
+                let (a, b, s) = (precond.factors(sigma + h), precond.factors(sigma - h), precond.slopes(sigma));
+                let close = |above: f64, below: f64, slope: f64| {
+                    ((above - below) / (2.0 * h) - slope).abs() < 1e-6 * slope.abs().max(1.0)
+                };
+                assert!(close(a.skip, b.skip, s.skip) && close(a.out, b.out, s.out), "{target:?} at {sigma}");
+                assert!(close(a.input, b.input, s.input) && close(a.noise, b.noise, s.noise), "{target:?} at {sigma}");
+            }
+        }
+    }
+
+    // x = x₀ + σn is √(1+σ²) times the variance-preserving α·x₀ + s·n, whose exact v must give back x₀.
+    #[test]
+    fn an_exact_v_gives_the_data() {
+        let precond = Precond { table: BetaTable::stable_diffusion(), target: Target::V };
+        let (data, noise, sigma) = (0.3, -1.2, 2.5f64);
+        let f = precond.factors(sigma);
+        let v = f.input * noise - sigma * f.input * data;
+        assert!((f.skip * (data + sigma * noise) + f.out * v - data).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,238 @@
+//! A part of a model at given inputs, by name: how to check a conversion against its origin.
+//!
+//! ```text
+//! unet   x, t [, context]  → eps [, grad_x, grad_t with cotangent]
+//! vae    latents           → image [, grad_latents with cotangent]; with a codebook also indices, quantised, image_not_quantised
+//!        image             → encoded_mean, or with a codebook encoded_prequant
+//! text   ids               → last_hidden_state, pooled
+//! clip   pixel_values, ids → image_features, text_features, score_100cos, grad_pixels_of_score_sum
+//! ```
+//!
+//! Latents of an autoencoder are its own, without the scaling of a denoiser's samples.
+
+use super::bundle::Bundle;
+use crate::autoencoder::{Autoencoder, Halves};
+use dyweight_core::error::{Error, Result};
+use dyweight_files::{StoredTensor, TensorFile};
+use dyweight_nn::{Act, ConvAlgo, Shape, split};
+use std::path::Path;
+
+/// Parts that can be probed.
+pub const PARTS: [&str; 4] = ["unet", "vae", "text", "clip"];
+
+/// Evaluates a part of `bundle` at the tensors of `file`, which came from `path`; the fingerprint is of the part's weights.
+pub fn probe(
+    bundle: &Bundle,
+    part: &str,
+    (path, file): (&Path, &TensorFile),
+    conv: ConvAlgo,
+) -> Result<(TensorFile, String)> {
+    let input = Input { path, file };
+    match part {
+        "unet" => unet(bundle, &input, conv),
+        "vae" => autoencoder(bundle, &input, conv),
+        "text" => text(bundle, &input),
+        "clip" => clip(bundle, &input),
+        _ => {
+            let known = PARTS.map(String::from).to_vec();
+            Err(Error::UnknownName { kind: "part", name: part.into(), known })
+        }
+    }
+}
+
+fn unet(bundle: &Bundle, input: &Input<'_>, conv: ConvAlgo) -> Result<(TensorFile, String)> {
+    let (unet, hash) = bundle.unet(conv)?;
+    let (config, x) = (unet.config(), input.image("x")?);
+    let (n, step) = (x.shape().n, config.granularity());
+    let up = |size: usize| size.div_ceil(step) * step;
+    input.require("x", &[n, config.inputs, up(x.shape().h), up(x.shape().w)])?;
+    input.require("t", &[n])?;
+    let times = input.numbers("t")?;
+    let context = match config.context {
+        Some(width) => {
+            let tokens = input.tensor("context")?.shape().get(1).copied().unwrap_or(1).max(1);
+            input.require("context", &[n, tokens, width])?;
+            Some(Act::from_nhwc(Shape::tokens(n, tokens, width), &input.numbers("context")?))
+        }
+        None => None,
+    };
+    let cotangent = input.optional_image("cotangent")?;
+    let (eps, tape) = unet.forward(&x, times, context.as_ref(), cotangent.is_some());
+    let mut output = Output::default();
+    output.image("eps", &eps)?;
+    if let (Some(cotangent), Some(tape)) = (cotangent, tape) {
+        input.require("cotangent", &nchw(eps.shape()))?;
+        let (to_x, to_t) = unet.backward(tape, &cotangent);
+        output.image("grad_x", &to_x)?;
+        output.numbers("grad_t", &[n], to_t)?;
+    }
+    Ok((output.0, hash))
+}
+
+fn autoencoder(bundle: &Bundle, input: &Input<'_>, conv: ConvAlgo) -> Result<(TensorFile, String)> {
+    let encodes = input.file.tensors.contains_key("image");
+    let (autoencoder, hash) = bundle.autoencoder(conv, if encodes { Halves::Both } else { Halves::Decoder })?;
+    let mut output = Output::default();
+    if input.file.tensors.contains_key("latents") {
+        decode(&autoencoder, input, &mut output)?;
+    }
+    if encodes {
+        encode(&autoencoder, input, &mut output)?;
+    }
+    Ok((output.0, hash))
+}
+
+fn decode(autoencoder: &Autoencoder, input: &Input<'_>, output: &mut Output) -> Result<()> {
+    let z = input.image("latents")?;
+    let Shape { n, h, w, .. } = z.shape();
+    input.require("latents", &[n, autoencoder.config().latents, h, w])?;
+    let quantised = autoencoder.quantise(&z);
+    if let Some((rounded, indices)) = &quantised {
+        output.image("quantised", rounded)?;
+        output.image("image_not_quantised", &autoencoder.decode(&z, false).0)?;
+        let indices: Vec<i64> = indices.iter().map(|index| *index as i64).collect();
+        output.insert("indices", StoredTensor::from_i64(&[n, h, w], &indices))?;
+    }
+    let cotangent = input.optional_image("cotangent")?;
+    let z = quantised.map_or(z, |(rounded, _)| rounded);
+    let (image, tape) = autoencoder.decode(&z, cotangent.is_some());
+    output.image("image", &image)?;
+    if let (Some(cotangent), Some(tape)) = (cotangent, tape) {
+        input.require("cotangent", &nchw(image.shape()))?;
+        output.image("grad_latents", &autoencoder.decode_backward(tape, &cotangent))?;
+    }
+    Ok(())
+}
+
+fn encode(autoencoder: &Autoencoder, input: &Input<'_>, output: &mut Output) -> Result<()> {
+    let image = input.image("image")?;
+    let (config, Shape { n, h, w, .. }) = (autoencoder.config(), image.shape());
+    let up = |size: usize| size.div_ceil(config.factor()) * config.factor();
+    input.require("image", &[n, config.images, up(h), up(w)])?;
+    let Some(moments) = autoencoder.encode(&image) else { return Ok(()) };
+    match config.codebook {
+        Some(_) => output.image("encoded_prequant", &moments),
+        None => output.image("encoded_mean", &split(&moments, &[config.latents; 2])[0]),
+    }
+}
+
+fn text(bundle: &Bundle, input: &Input<'_>) -> Result<(TensorFile, String)> {
+    let (tower, hash) = bundle.text()?;
+    let (n, ids) = input.ids("ids")?;
+    let encoded = tower.encode(n, &ids)?;
+    let mut output = Output::default();
+    output.rows("last_hidden_state", &[n, ids.len() / n, tower.config().stack.width], &encoded.last)?;
+    output.rows("pooled", &[n, tower.config().stack.width], &encoded.pooled)?;
+    Ok((output.0, hash))
+}
+
+fn clip(bundle: &Bundle, input: &Input<'_>) -> Result<(TensorFile, String)> {
+    let (clip, hash) = bundle.clip()?;
+    let (n, ids) = input.ids("ids")?;
+    let pixels = input.image("pixel_values")?;
+    let size = clip.config().vision.size;
+    input.require("pixel_values", &[n, clip.config().vision.channels, size, size])?;
+    let scored = clip.score(&pixels, &ids)?;
+    let mut output = Output::default();
+    let features = clip.config().features;
+    output.rows("image_features", &[n, features], &scored.image_features)?;
+    output.rows("text_features", &[n, features], &scored.text_features)?;
+    output.numbers("score_100cos", &[n], scored.scores)?;
+    output.image("grad_pixels_of_score_sum", &scored.to_pixels)?;
+    Ok((output.0, hash))
+}
+
+fn nchw(shape: Shape) -> [usize; 4] {
+    [shape.n, shape.c, shape.h, shape.w]
+}
+
+/// Tensors to evaluate at.
+struct Input<'i> {
+    path: &'i Path,
+    file: &'i TensorFile,
+}
+
+impl Input<'_> {
+    fn tensor(&self, name: &str) -> Result<&StoredTensor> {
+        self.file.tensor(name).map_err(|p| Error::malformed(self.path, p))
+    }
+
+    fn require(&self, name: &str, expected: &[usize]) -> Result<()> {
+        let found = self.tensor(name)?.shape();
+        if found == expected { Ok(()) } else { Err(self.misshapen(name, expected.to_vec(), found)) }
+    }
+
+    fn misshapen(&self, name: &str, expected: Vec<usize>, found: &[usize]) -> Error {
+        Error::Shape { what: self.described(name), expected, found: found.to_vec() }
+    }
+
+    fn described(&self, name: &str) -> String {
+        format!("tensor '{name}' in {}", self.path.display())
+    }
+
+    fn numbers(&self, name: &str) -> Result<Vec<f32>> {
+        let numbers = self.tensor(name)?.to_f32();
+        match numbers.iter().position(|v| !v.is_finite()) {
+            None => Ok(numbers),
+            Some(index) => Err(Error::NotFinite { what: self.described(name), index, value: numbers[index].into() }),
+        }
+    }
+
+    fn image(&self, name: &str) -> Result<Act> {
+        let shape = self.tensor(name)?.shape();
+        let [n, c, h, w] = <[usize; 4]>::try_from(shape)
+            .ok()
+            .filter(|shape| !shape.contains(&0))
+            .ok_or_else(|| self.misshapen(name, vec![1, 1, 1, 1], shape))?;
+        Ok(Act::from_nchw(Shape { n, h, w, c }, &self.numbers(name)?))
+    }
+
+    fn optional_image(&self, name: &str) -> Result<Option<Act>> {
+        self.file.tensors.contains_key(name).then(|| self.image(name)).transpose()
+    }
+
+    /// Token numbers of equally long texts, and how many texts.
+    fn ids(&self, name: &str) -> Result<(usize, Vec<u32>)> {
+        let tensor = self.tensor(name)?;
+        let &[n, count] = tensor.shape() else { return Err(self.misshapen(name, vec![1, 77], tensor.shape())) };
+        if n == 0 || count == 0 {
+            return Err(self.misshapen(name, vec![1, 77], tensor.shape()));
+        }
+        let id = |v: f64| {
+            (v.fract() == 0.0 && (0.0..4e9).contains(&v)).then_some(v as u32).ok_or_else(|| Error::BadValue {
+                name: "ids",
+                value: v.to_string(),
+                expected: "token numbers are whole and not negative".into(),
+            })
+        };
+        Ok((n, tensor.to_f64().into_iter().map(id).collect::<Result<_>>()?))
+    }
+}
+
+/// What is found.
+#[derive(Default)]
+struct Output(TensorFile);
+
+impl Output {
+    fn insert(
+        &mut self,
+        name: &str,
+        tensor: std::result::Result<StoredTensor, dyweight_files::Malformed>,
+    ) -> Result<()> {
+        let tensor = tensor.map_err(|p| Error::malformed(Path::new(name), p))?;
+        self.0.tensors.insert(name.into(), tensor);
+        Ok(())
+    }
+
+    fn image(&mut self, name: &str, act: &Act) -> Result<()> {
+        self.insert(name, StoredTensor::from_f32(&nchw(act.shape()), &act.to_nchw()))
+    }
+
+    fn rows(&mut self, name: &str, shape: &[usize], act: &Act) -> Result<()> {
+        self.insert(name, StoredTensor::from_f32(shape, act.data()))
+    }
+
+    fn numbers(&mut self, name: &str, shape: &[usize], values: Vec<f64>) -> Result<()> {
+        self.insert(name, StoredTensor::from_f64(shape, &values))
+    }
+}

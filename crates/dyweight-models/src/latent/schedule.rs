@@ -1,0 +1,97 @@
+//! Which noise table a model was trained with, and what it predicts.
+//!
+//! ```text
+//! said            --beta-table
+//! diffusers       scheduler/scheduler_config.json: beta_start, beta_end, beta_schedule (or trained_betas), prediction_type
+//! CompVis         linear_start, linear_end, parameterization of the configuration, or the tensor alphas_cumprod
+//! otherwise       Stable Diffusion's with a context, the LSUN models' without
+//! ```
+
+use super::precond::{Precond, Target};
+use crate::edm::kwargs::Kwargs;
+use crate::weights::TensorSet;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::schedule::BetaTable;
+use dyweight_files::Malformed;
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// Levels of a table.
+const STEPS: usize = 1000;
+
+/// A rule of diffusers.
+#[derive(Clone, Copy)]
+enum Rule {
+    ScaledLinear,
+    Linear,
+}
+
+/// From the configuration of a diffusers scheduler.
+pub(super) fn of_diffusers(path: &Path, map: &Map<String, Value>) -> Result<Precond> {
+    let named = |problem| Error::malformed(path, problem);
+    let options = Kwargs(map);
+    let targets = [("epsilon", Target::Noise), ("v_prediction", Target::V)];
+    let target = options.choice("prediction_type", &targets).map_err(named)?;
+    let steps = options.count("num_train_timesteps", 1 << 20).map_err(named)?.unwrap_or(STEPS);
+    if steps != STEPS || map.get("rescale_betas_zero_snr").and_then(Value::as_bool) == Some(true) {
+        let problem = format!("{steps} training steps or rescaled betas; supported: {STEPS} steps as they are");
+        return Err(named(Malformed::Inconsistent { problem }));
+    }
+    let betas = match options.numbers("trained_betas", STEPS).map_err(named)? {
+        Some(betas) => betas,
+        None => {
+            let number = |name: &str, otherwise: f64| options.number(name).map(|v| v.unwrap_or(otherwise));
+            let (start, end) = (number("beta_start", 0.0001).map_err(named)?, number("beta_end", 0.02).map_err(named)?);
+            let rules = [("linear", Rule::Linear), ("scaled_linear", Rule::ScaledLinear)];
+            betas(options.choice("beta_schedule", &rules).map_err(named)?, start, end)
+        }
+    };
+    Ok(Precond { table: table_of(&betas).map_err(named)?, target })
+}
+
+/// From the parameters of a CompVis model and the tensors of its file.
+pub(super) fn of_compvis(
+    path: &Path,
+    map: &Map<String, Value>,
+    set: &TensorSet,
+    otherwise: BetaTable,
+) -> Result<Precond> {
+    let named = |problem| Error::malformed(path, problem);
+    let options = Kwargs(map);
+    let target = options.choice("parameterization", &[("eps", Target::Noise), ("v", Target::V)]).map_err(named)?;
+    let ends = (options.number("linear_start").map_err(named)?, options.number("linear_end").map_err(named)?);
+    let table = match (ends, set.tensors.get("alphas_cumprod")) {
+        ((Some(start), Some(end)), _) => table_of(&betas(Rule::ScaledLinear, start, end)).map_err(named)?,
+        // Products are stored in f32: good enough to tell a released table by, and better than nothing otherwise.
+        (_, Some(products)) => {
+            let products = products.to_f64();
+            let released = [BetaTable::stable_diffusion(), BetaTable::lsun_ldm()];
+            match released.into_iter().find(|table| table.is_close_to(&products)) {
+                Some(table) => table,
+                None => BetaTable::of_products(&products)?,
+            }
+        }
+        _ => otherwise,
+    };
+    Ok(Precond { table, target })
+}
+
+fn betas(rule: Rule, start: f64, end: f64) -> Vec<f64> {
+    let at = |from: f64, to: f64, n: usize| from + n as f64 / (STEPS - 1) as f64 * (to - from);
+    match rule {
+        Rule::Linear => (0..STEPS).map(|n| at(start, end, n)).collect(),
+        Rule::ScaledLinear => (0..STEPS).map(|n| at(start.sqrt(), end.sqrt(), n).powi(2)).collect(),
+    }
+}
+
+fn table_of(betas: &[f64]) -> Result<BetaTable, Malformed> {
+    let mut product = 1.0;
+    let products: Vec<f64> = betas
+        .iter()
+        .map(|beta| {
+            product *= 1.0 - beta;
+            product
+        })
+        .collect();
+    BetaTable::of_products(&products).map_err(|e| Malformed::Inconsistent { problem: e.to_string() })
+}

@@ -1,0 +1,303 @@
+//! Models by name or file.
+//!
+//! A file is told by its content: a safetensors file with `model.mu` is a mixture, one with the tensors of a latent
+//! diffusion model is that, everything else an EDM network. A folder is a latent diffusion model.
+
+use crate::edm::{Edm, EdmFile, conv_algo, published};
+use crate::embedded;
+use crate::latent::{Bundle, LatentModel, Settings};
+use crate::weights::TensorSet;
+use dyweight_core::denoiser::{Denoiser, Model};
+use dyweight_core::error::{Error, Result, shown};
+use dyweight_core::mixture::Mixture;
+use dyweight_core::solver_file::ModelIdentity;
+use dyweight_files::Malformed;
+use dyweight_files::{Fingerprint, Format, SharedBytes, TensorFile, read_data, sniff};
+use dyweight_nn::ConvAlgo;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a user says about the model.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ModelSpec {
+    /// A built-in name, `random:ARCHITECTURE`, a file or a folder.
+    pub model: String,
+    /// Sample shape of a mixture file or of a latent diffusion model's latents.
+    pub shape: Option<[usize; 3]>,
+    /// Configuration of a bare weights file.
+    pub config: Option<PathBuf>,
+    /// How 3×3 convolutions are computed: `winograd4`, `winograd2` or `direct`.
+    pub conv: Option<String>,
+    /// Height of a latent diffusion model's images.
+    pub height: Option<usize>,
+    /// Width of a latent diffusion model's images.
+    pub width: Option<usize>,
+    /// Noise table a latent diffusion model was trained with.
+    pub beta_table: Option<String>,
+    /// Folder of the tokenizer of a text encoder that came without one.
+    pub tokenizer: Option<PathBuf>,
+}
+
+/// A model ready to use.
+pub struct LoadedModel {
+    /// How it was named.
+    pub name: String,
+    /// Fingerprint of the weights.
+    pub sha256: String,
+    /// What decides its numbers besides the weights: sample shape, configuration, how convolutions are computed.
+    pub settings: serde_json::Value,
+    /// The model.
+    pub model: Arc<dyn Model>,
+}
+
+impl LoadedModel {
+    /// What a solver file says of it.
+    pub fn identity(&self) -> ModelIdentity {
+        ModelIdentity { name: self.name.clone(), sha256: Some(self.sha256.clone()) }
+    }
+
+    /// What its classes are called, in their order, where that is known.
+    pub fn class_names(&self) -> &'static [&'static str] {
+        if self.name == "fashion" { &embedded::FASHION_CLASSES } else { &[] }
+    }
+}
+
+/// A model by its kind, for those who need more of it than every model has.
+pub enum AnyModel {
+    /// A closed form.
+    Mixture(Mixture),
+    /// An EDM network.
+    Network(Box<Edm>),
+    /// A latent diffusion model.
+    Latent(Box<LatentModel>),
+}
+
+/// Built-in models with a line each.
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("fashion", "28x28 grey images of clothes in 10 classes, a network of 2.0 million weights"),
+    ("mixture", "a two-armed spiral of 32 Gaussians in the plane, with its exact denoiser"),
+    ("mixture-flow", "the same data as a flow with its exact velocity"),
+];
+
+/// What stands before the name of a published architecture.
+const RANDOM: &str = "random:";
+/// Stable Diffusion 1.5 in its real size.
+const RANDOM_SD15: &str = "sd15";
+
+impl ModelSpec {
+    /// A model by name.
+    pub fn named(name: &str) -> Self {
+        Self { model: name.into(), ..Self::default() }
+    }
+
+    /// Loads it.
+    pub fn build(&self) -> Result<LoadedModel> {
+        let (model, sha256) = self.open()?;
+        let (model, settings): (Arc<dyn Model>, _) = match model {
+            AnyModel::Mixture(mixture) => {
+                let settings = json!({ "shape": mixture.shape() });
+                (Arc::new(mixture), settings)
+            }
+            AnyModel::Network(network) => {
+                let config = Fingerprint::default().add(format!("{:?}", network.config()).as_bytes()).text();
+                let conv = format!("{:?}", self.conv()?).to_lowercase();
+                (Arc::from(network as Box<dyn Model>), json!({ "config": config, "conv": conv }))
+            }
+            AnyModel::Latent(model) => {
+                let conv = format!("{:?}", self.conv()?).to_lowercase();
+                let settings = json!({ "shape": model.shape(), "conv": conv });
+                (Arc::from(model as Box<dyn Model>), settings)
+            }
+        };
+        Ok(LoadedModel { name: self.model.clone(), sha256, settings, model })
+    }
+
+    /// Loads it by its kind, with the fingerprint of its weights.
+    pub fn open(&self) -> Result<(AnyModel, String)> {
+        // A wrong name is wrong even where nothing is convolved.
+        self.conv()?;
+        if let (Some(config), true) = (&self.config, self.is_built_in()) {
+            return Err(Error::Conflict {
+                problem: format!(
+                    "'{}' is built in and has its configuration, not that of {}",
+                    self.model,
+                    shown(config)
+                ),
+                hint: "leave the configuration out, or name a file of weights".into(),
+            });
+        }
+        match self.model.as_str() {
+            "mixture" => return self.of_mixture(Mixture::spiral()),
+            "mixture-flow" => return self.of_mixture(Mixture::spiral().as_flow()),
+            "fashion" => return self.of_network(embedded::fashion()?),
+            _ => {}
+        }
+        if let Some(name) = self.model.strip_prefix(RANDOM) {
+            let sha256 = Fingerprint::default().add(self.model.as_bytes()).text();
+            if name == RANDOM_SD15 {
+                return Ok((AnyModel::Latent(Box::new(LatentModel::random_sd15(0, &self.settings()?)?)), sha256));
+            }
+            let network = Edm::random(published(name)?, 0, self.conv()?)?;
+            return Ok((AnyModel::Network(Box::new(network)), sha256));
+        }
+        self.open_file(Path::new(&self.model))
+    }
+
+    fn is_built_in(&self) -> bool {
+        self.model.starts_with(RANDOM) || BUILT_IN.iter().any(|(name, _)| *name == self.model)
+    }
+
+    fn open_file(&self, path: &Path) -> Result<(AnyModel, String)> {
+        if let Some(problem) = no_model_file(path) {
+            return Err(problem);
+        }
+        if !path.exists() {
+            let known = BUILT_IN.iter().map(|(name, _)| name.to_string()).collect();
+            return Err(Error::UnknownName { kind: "model or file", name: self.model.clone(), known });
+        }
+        if path.is_dir() {
+            return self.of_bundle(&Bundle::of_folder(path)?);
+        }
+        self.parse(path, read_data(path)?)
+    }
+
+    /// The parts of the latent diffusion model that it names.
+    pub fn bundle(&self) -> Result<Bundle> {
+        let path = Path::new(&self.model);
+        match path.is_dir() {
+            true => Bundle::of_folder(path),
+            false => Bundle::of_file(TensorSet::read(path)?, self.config.as_deref()),
+        }
+    }
+
+    fn of_bundle(&self, bundle: &Bundle) -> Result<(AnyModel, String)> {
+        let (model, sha256) = LatentModel::open(bundle, &self.settings()?)?;
+        Ok((AnyModel::Latent(Box::new(model)), sha256))
+    }
+
+    fn settings(&self) -> Result<Settings> {
+        Ok(Settings {
+            conv: self.conv()?,
+            shape: self.shape,
+            size: [self.height, self.width],
+            beta_table: self.beta_table.clone(),
+            tokenizer: self.tokenizer.clone(),
+        })
+    }
+
+    /// Loads the bytes of a model file called `path`.
+    pub fn parse(&self, path: &Path, bytes: SharedBytes) -> Result<(AnyModel, String)> {
+        match mixture_file(path, &bytes)? {
+            Some(file) => self.of_mixture(mixture_of(path, &file)?),
+            None if matches!(sniff(&bytes), Format::Safetensors | Format::TorchZip | Format::TorchLegacy) => {
+                let set = TensorSet::parse(path, bytes.clone())?;
+                match Bundle::recognises(&set) {
+                    true => self.of_bundle(&Bundle::of_file(set, self.config.as_deref())?),
+                    false => self.of_network(EdmFile::parse(path, bytes, self.config.as_deref())?),
+                }
+            }
+            None => self.of_network(EdmFile::parse(path, bytes, self.config.as_deref())?),
+        }
+    }
+
+    fn of_mixture(&self, mixture: Mixture) -> Result<(AnyModel, String)> {
+        let mixture = match self.shape {
+            Some(shape) => mixture.shaped(shape)?,
+            None => mixture,
+        };
+        let sha256 = fingerprint(&mixture);
+        Ok((AnyModel::Mixture(mixture), sha256))
+    }
+
+    fn of_network(&self, file: EdmFile) -> Result<(AnyModel, String)> {
+        let network = file.build(self.conv()?)?;
+        let found = network.shape();
+        match self.shape {
+            Some(expected) if expected != found => {
+                let what = format!("sample shape of {}", self.model);
+                Err(Error::Shape { what, expected: expected.to_vec(), found: found.to_vec() })
+            }
+            _ => Ok((AnyModel::Network(Box::new(network)), file.sha256())),
+        }
+    }
+
+    /// How convolutions are computed.
+    pub fn conv(&self) -> Result<ConvAlgo> {
+        self.conv.as_deref().map_or(Ok(ConvAlgo::default()), conv_algo)
+    }
+}
+
+/// What is wrong with the name of a model that is told by the name alone: an address, a file that is not there.
+fn no_model_file(path: &Path) -> Option<Error> {
+    let (name, is_file_name) = (shown(path), path.components().count() > 1 || path.extension().is_some());
+    let (problem, hint) = if name.contains("://") {
+        (format!("'{name}' is an address"), "download the file, and name it with --model")
+    } else if !path.exists() && is_file_name {
+        (format!("there is no file '{name}'"), "check the spelling; 'dyweight list models' shows the built-in ones")
+    } else {
+        return None;
+    };
+    Some(Error::Conflict { problem, hint: hint.into() })
+}
+
+/// Networks others have published that cannot be run: the start of their tensors' names, and what they are.
+const FOREIGN: &[(&str, &str)] = &[
+    ("double_blocks.", "a FLUX transformer"),
+    ("model.diffusion_model.double_blocks.", "a FLUX checkpoint"),
+    ("model.diffusion_model.joint_blocks.", "a Stable Diffusion 3 checkpoint"),
+];
+
+/// Says what a file of someone else's network is.
+fn refuse_foreign(path: &Path, file: &TensorFile) -> Result<()> {
+    let starts = |start: &str| file.tensors.keys().any(|name| name.starts_with(start));
+    let Some((_, what)) = FOREIGN.iter().find(|(start, _)| starts(start)) else { return Ok(()) };
+    Err(Error::Conflict {
+        problem: format!("'{}' is {what}, which cannot be run", shown(path)),
+        hint: "networks of EDM and Stable Diffusion 1.x can be; its learned coefficients can be read all the same ('dyweight list presets')"
+            .into(),
+    })
+}
+
+/// The tensors of a file that holds a mixture.
+fn mixture_file(path: &Path, bytes: &SharedBytes) -> Result<Option<TensorFile>> {
+    if sniff(bytes) != Format::Safetensors {
+        return Ok(None);
+    }
+    let file = TensorFile::parse(bytes.clone()).map_err(|p| Error::malformed(path, p))?;
+    refuse_foreign(path, &file)?;
+    Ok(Some(file).filter(|f| f.tensors.contains_key("model.mu")))
+}
+
+/// A mixture from `model.mu` `[k, d]`, `model.std` `[k]` and `model.weight` `[k]`.
+fn mixture_of(path: &Path, file: &TensorFile) -> Result<Mixture> {
+    let tensor = |name: &str| file.tensor(name).map_err(|p| Error::malformed(path, p));
+    let (means, stds, weights) = (tensor("model.mu")?, tensor("model.std")?, tensor("model.weight")?);
+    let [k, d] = *means.shape() else {
+        let what = format!("tensor 'model.mu' in {}", path.display());
+        return Err(Error::Shape { what, expected: vec![stds.len(), 0], found: means.shape().to_vec() });
+    };
+    for (name, tensor) in [("model.std", stds), ("model.weight", weights)] {
+        if tensor.shape() != [k] {
+            let what = format!("tensor '{name}' in {}", path.display());
+            return Err(Error::Shape { what, expected: vec![k], found: tensor.shape().to_vec() });
+        }
+    }
+    let (stds, weights, means) = (stds.to_f64(), weights.to_f64(), means.to_f64());
+    if d == 0 {
+        return Err(Error::malformed(path, Malformed::Inconsistent { problem: "'model.mu' has no columns".into() }));
+    }
+    let rows = means.chunks(d).zip(stds).zip(weights).map(|((m, s), w)| (m.to_vec(), s, w));
+    Mixture::new(rows.collect())
+}
+
+/// The hash of a mixture's numbers.
+fn fingerprint(mixture: &Mixture) -> String {
+    let mut hash = Fingerprint::default();
+    hash.add(format!("{:?}", Denoiser::prediction(mixture)).as_bytes());
+    for (mean, std, weight) in mixture.components() {
+        hash.add_numbers(mean).add_numbers(&[std, weight]);
+    }
+    hash.text()
+}

@@ -1,0 +1,284 @@
+//! Where the layers of a network take their tensors from.
+
+use super::check::Mismatch;
+use super::layout::{Layout, Location};
+use super::set::TensorSet;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::noise::Stream;
+use dyweight_files::{Dtype as FileDtype, Fingerprint, Malformed, StoredTensor};
+use dyweight_nn as nn;
+use dyweight_nn::{Activation, Conv2d, ConvSpec, Embedding, GroupNorm, LayerNorm, Linear, Weights};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A tensor of a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorPlan {
+    /// The network's name of it.
+    pub name: String,
+    /// Shape.
+    pub shape: Vec<usize>,
+}
+
+/// Where tensors come from.
+pub(crate) enum Source<'s> {
+    /// Nowhere: what is asked for is noted.
+    Plan(Mutex<Vec<TensorPlan>>),
+    /// A file.
+    Stored { set: &'s TensorSet, layout: &'s Layout },
+    /// Random numbers of a scale that keeps activations near unit size.
+    Random { seed: u64 },
+}
+
+impl<'s> Source<'s> {
+    /// The tensors that `build` asks for.
+    pub(crate) fn plan<T>(build: impl FnOnce(&Scope<'_>) -> Result<T>) -> Result<Vec<TensorPlan>> {
+        let source = Source::Plan(Mutex::default());
+        build(&source.root())?;
+        match source {
+            Source::Plan(plan) => Ok(plan.into_inner().unwrap_or_else(PoisonError::into_inner)),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Builds a network from a set whose tensors are exactly those it asks for, with the fingerprint of what it is made of.
+    pub(crate) fn build<T>(
+        what: &'static str,
+        set: &TensorSet,
+        layout: &Layout,
+        build: impl Fn(&Scope<'_>) -> Result<T>,
+    ) -> Result<(T, String)> {
+        let plan = Source::plan(&build)?;
+        Mismatch::check(what, &plan, set, layout)?;
+        let source = Source::Stored { set, layout };
+        let hash = source.fingerprint(&plan)?;
+        Ok((build(&source.root())?, hash))
+    }
+
+    /// All of it.
+    pub(crate) fn root(&self) -> Scope<'_> {
+        Scope { source: self, prefix: String::new() }
+    }
+
+    /// Hash of names, shapes and the first and last numbers of every tensor: the same whatever the container and layout,
+    /// without reading all of a file that may be larger than memory.
+    fn fingerprint(&self, plan: &[TensorPlan]) -> Result<String> {
+        const NUMBERS: usize = 512;
+        let mut hash = Fingerprint::default();
+        for TensorPlan { name, shape } in plan {
+            let matrix = self.matrix(name, shape)?;
+            hash.add(name.as_bytes()).add(&[0]);
+            shape.iter().fold(&mut hash, |hash, size| hash.add(&(*size as u64).to_le_bytes()));
+            let rows = matrix.rows();
+            let some = (NUMBERS / matrix.columns().max(1)).clamp(1, rows.max(1));
+            for range in [0..some.min(rows), rows.saturating_sub(some)..rows] {
+                let numbers = matrix.row_range(range).map_err(|e| refused(self.path(), name, &e))?.to_f32();
+                numbers.iter().fold(&mut hash, |hash, v| hash.add(&v.to_le_bytes()));
+            }
+        }
+        Ok(hash.text())
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Source::Stored { set, .. } => &set.path,
+            _ => Path::new("random network"),
+        }
+    }
+
+    /// A tensor as a matrix: its first size by all others.
+    fn matrix(&self, name: &str, shape: &[usize]) -> Result<Weights> {
+        let rows = shape.first().copied().unwrap_or(1);
+        let columns = shape.iter().skip(1).product();
+        let refused = |e| refused(self.path(), name, &e);
+        match self {
+            Source::Plan(_) => unreachable!("a plan has no numbers"),
+            Source::Random { seed } => {
+                let numbers = random_tensor(*seed, name, shape);
+                Weights::from_f32([rows, columns], &numbers).map_err(refused)
+            }
+            Source::Stored { set, layout } => {
+                let place = layout.locate(name);
+                let missing = || Error::malformed(&set.path, Malformed::Missing { name: place.name.clone() });
+                let tensor = set.tensors.get(&place.name).ok_or_else(missing)?;
+                let expected = stored_shape(shape, &place);
+                if !same_but_ones(tensor.shape(), &expected) {
+                    let what = format!("tensor '{}' in {}", place.name, set.path.display());
+                    return Err(Error::Shape { what, expected, found: tensor.shape().to_vec() });
+                }
+                if place.transposed {
+                    let numbers = transposed(&tensor.to_f32(), columns, rows);
+                    return Weights::from_f32([rows, columns], &numbers).map_err(refused);
+                }
+                let total = place.part.map_or(rows, |part| part.total(rows));
+                let first = place.part.map_or(0, |part| part.first(rows));
+                let all = stored(tensor, [total, columns]).map_err(refused)?;
+                all.row_range(first..first + rows).map_err(refused)
+            }
+        }
+    }
+
+    /// Notes a tensor; true if nothing else is wanted.
+    fn notes(&self, name: &str, shape: &[usize]) -> bool {
+        let Source::Plan(plan) = self else { return false };
+        let mut plan = plan.lock().unwrap_or_else(PoisonError::into_inner);
+        plan.push(TensorPlan { name: name.into(), shape: shape.to_vec() });
+        true
+    }
+}
+
+/// The tensors below a name.
+pub(crate) struct Scope<'s> {
+    source: &'s Source<'s>,
+    prefix: String,
+}
+
+impl Scope<'_> {
+    /// The tensors below `name` of these.
+    pub(crate) fn at(&self, name: impl std::fmt::Display) -> Self {
+        Self { source: self.source, prefix: self.name(&name.to_string()) }
+    }
+
+    fn name(&self, part: &str) -> String {
+        if self.prefix.is_empty() { part.into() } else { format!("{}.{part}", self.prefix) }
+    }
+
+    /// Small tensors, as numbers.
+    pub(crate) fn numbers(&self, part: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let name = self.name(part);
+        if self.source.notes(&name, shape) {
+            return Ok(vec![0.0; shape.iter().product()]);
+        }
+        let numbers = self.source.matrix(&name, shape)?.to_f32();
+        match numbers.iter().position(|v| !v.is_finite()) {
+            None => Ok(numbers),
+            Some(index) => {
+                let what = format!("tensor '{name}' in {}", self.source.path().display());
+                Err(Error::NotFinite { what, index, value: numbers[index].into() })
+            }
+        }
+    }
+
+    /// A tensor as a matrix, where it is stored; while planning, of one entry.
+    pub(crate) fn matrix(&self, part: &str, shape: &[usize]) -> Result<Weights> {
+        let name = self.name(part);
+        if self.source.notes(&name, shape) {
+            return Weights::from_f32([1, 1], &[0.0]).map_err(|e| refused(self.source.path(), &name, &e));
+        }
+        self.source.matrix(&name, shape)
+    }
+
+    fn planning(&self) -> bool {
+        matches!(self.source, Source::Plan(_))
+    }
+
+    fn bias(&self, part: &str, outputs: usize) -> Result<Vec<f32>> {
+        self.numbers(&format!("{part}.bias"), &[outputs])
+    }
+
+    /// A linear layer with a bias.
+    pub(crate) fn linear(&self, part: &str, inputs: usize, outputs: usize) -> Result<Linear> {
+        let weights = self.matrix(&format!("{part}.weight"), &[outputs, inputs])?;
+        let bias = self.bias(part, outputs)?;
+        let bias = Some(&bias[..]).filter(|_| !self.planning());
+        Linear::from_weights(weights, bias).map_err(|e| self.refused(part, e))
+    }
+
+    /// A linear layer without a bias.
+    pub(crate) fn linear_without_bias(&self, part: &str, inputs: usize, outputs: usize) -> Result<Linear> {
+        let weights = self.matrix(&format!("{part}.weight"), &[outputs, inputs])?;
+        Linear::from_weights(weights, None).map_err(|e| self.refused(part, e))
+    }
+
+    /// A convolution with a bias.
+    pub(crate) fn conv(&self, part: &str, spec: ConvSpec) -> Result<Conv2d> {
+        let [kh, kw] = spec.kernel;
+        let shape = [spec.out_channels, spec.in_channels, kh, kw];
+        let weights = self.matrix(&format!("{part}.weight"), &shape)?;
+        let bias = self.bias(part, spec.out_channels)?;
+        let built = match self.planning() {
+            true => Conv2d::new(ConvSpec::same(1, 1, 1, spec.algo), &[0.0], None),
+            false => Conv2d::from_weights(spec, &weights, Some(&bias)),
+        };
+        built.map_err(|e| self.refused(part, e))
+    }
+
+    /// A group normalisation.
+    pub(crate) fn group_norm(
+        &self,
+        part: &str,
+        channels: usize,
+        (groups, eps): (usize, f32),
+        activation: Activation,
+    ) -> Result<GroupNorm> {
+        let weight = self.numbers(&format!("{part}.weight"), &[channels])?;
+        let bias = self.bias(part, channels)?;
+        GroupNorm::new(groups, eps, &weight, &bias, activation).map_err(|e| self.refused(part, e))
+    }
+
+    /// A layer normalisation.
+    pub(crate) fn layer_norm(&self, part: &str, width: usize, eps: f32) -> Result<LayerNorm> {
+        let weight = self.numbers(&format!("{part}.weight"), &[width])?;
+        LayerNorm::new(eps, &weight, &self.bias(part, width)?).map_err(|e| self.refused(part, e))
+    }
+
+    /// A table of vectors.
+    pub(crate) fn embedding(&self, part: &str, rows: usize, width: usize) -> Result<Embedding> {
+        let table = self.matrix(&format!("{part}.weight"), &[rows, width])?;
+        Embedding::from_weights(table).map_err(|e| self.refused(part, e))
+    }
+
+    /// Puts names to an engine error.
+    pub(crate) fn refused(&self, part: &str, error: nn::Error) -> Error {
+        refused(self.source.path(), &self.name(part), &error)
+    }
+}
+
+fn refused(path: &Path, name: &str, error: &nn::Error) -> Error {
+    Error::malformed(path, Malformed::Inconsistent { problem: format!("{name}: {error}") })
+}
+
+/// A stored tensor as the engine's weights: halves and f32 where they lie, anything else as f32.
+fn stored(tensor: &StoredTensor, shape: [usize; 2]) -> nn::Result<Weights> {
+    let dtype = match tensor.dtype() {
+        FileDtype::F32 => nn::Dtype::F32,
+        FileDtype::F16 => nn::Dtype::F16,
+        FileDtype::Bf16 => nn::Dtype::Bf16,
+        _ => return Weights::from_f32(shape, &tensor.to_f32()),
+    };
+    Weights::new(dtype, shape, Arc::new(tensor.shared_bytes()), 0)
+}
+
+fn transposed(numbers: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    (0..columns).flat_map(|j| (0..rows).map(move |i| numbers[i * columns + j])).collect()
+}
+
+/// The shape of the stored tensor of which a tensor of `shape` is a part.
+pub(super) fn stored_shape(shape: &[usize], place: &Location) -> Vec<usize> {
+    let mut shape = shape.to_vec();
+    if let (Some(rows), Some(part)) = (shape.first_mut(), place.part) {
+        *rows = part.total(*rows);
+    }
+    if place.transposed {
+        shape.reverse();
+    }
+    shape
+}
+
+/// True if shapes agree but for trailing ones: a 1×1 convolution is a linear layer.
+pub(super) fn same_but_ones(a: &[usize], b: &[usize]) -> bool {
+    let trim = |shape: &'_ [usize]| shape.iter().rposition(|size| *size != 1).map_or(0, |last| last + 1);
+    a[..trim(a)] == b[..trim(b)]
+}
+
+/// A stream of its own for each tensor, so that the numbers do not depend on the order of building.
+fn random_tensor(seed: u64, name: &str, shape: &[usize]) -> Vec<f32> {
+    let mut stream = Stream::labelled(seed, name);
+    let (centre, scale) = match (name.rsplit('.').next(), shape) {
+        (Some("weight"), [_]) => (1.0, 0.1),
+        (_, [_, inputs @ ..]) if !inputs.is_empty() => (0.0, 1.0 / (inputs.iter().product::<usize>() as f32).sqrt()),
+        _ => (0.0, 0.1),
+    };
+    let spread = scale * 12f32.sqrt();
+    (0..shape.iter().product()).map(|_| centre + spread * (stream.uniform() as f32 - 0.5)).collect()
+}

@@ -1,0 +1,135 @@
+//! A comparison of whatever is named: handcrafted solvers, solver files, presets.
+
+use super::contest::{Contestant, Entry, Measure, Style, Subject, Term, View};
+use crate::report::html::Page;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::spec::ScheduleSpec;
+use std::path::Path;
+
+/// What takes part.
+pub struct Field {
+    /// Handcrafted solvers, as written.
+    pub solvers: Vec<String>,
+    /// Solver files and presets.
+    pub files: Vec<String>,
+    /// Network calls; those of the files if empty.
+    pub budgets: Vec<usize>,
+    /// The grid of solvers that name none.
+    pub schedule: ScheduleSpec,
+    /// The analytical first step of solvers that say nothing.
+    pub afs: bool,
+    /// Leave out solvers at budgets they cannot make, instead of refusing.
+    pub skip_impossible: bool,
+}
+
+impl Field {
+    /// All entries; what cannot take part is refused by name.
+    pub fn entries(&self, subject: &Subject) -> Result<Vec<Entry>> {
+        let mut learned = Vec::new();
+        for source in &self.files {
+            let who = Contestant::open(source)?;
+            let Contestant::Given { file } = &who else { continue };
+            learned.push(Entry::new(row_of(source), file.nfe, who));
+        }
+        let mut budgets = self.budgets.clone();
+        if budgets.is_empty() {
+            budgets = learned.iter().map(|e| e.nfe).collect();
+        }
+        budgets.sort_unstable();
+        budgets.dedup();
+        if let Some(odd) = learned.iter().find(|e| !budgets.contains(&e.nfe)) {
+            let list = budgets.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+            return Err(Error::Conflict {
+                problem: format!("'{}' makes {} calls, which --nfe {list} does not ask for", odd.row, odd.nfe),
+                hint: format!("add {} to --nfe, or leave the file out", odd.nfe),
+            });
+        }
+        let mut entries = Vec::new();
+        for text in &self.solvers {
+            let term = Term::parse(text)?;
+            for nfe in &budgets {
+                let entry = Entry::new(text.trim(), *nfe, term.contestant(&self.schedule, self.afs));
+                match entry.possible_on(subject) {
+                    Err(Error::NoSuchBudget { .. }) if self.skip_impossible => {}
+                    Err(error) => return Err(error),
+                    Ok(()) => entries.push(entry),
+                }
+            }
+        }
+        entries.extend(learned);
+        if entries.is_empty() {
+            return Err(Error::Conflict {
+                problem: "nothing takes part".into(),
+                hint: "give --solvers with --nfe, or --solver-file".into(),
+            });
+        }
+        // Column by column, so that an interrupted comparison already compares something.
+        entries.sort_by_key(|e| e.nfe);
+        Ok(entries)
+    }
+}
+
+/// `out/spiral-nfe3.json` and `out/spiral-nfe5.json` are one row, `spiral`.
+fn row_of(source: &str) -> String {
+    let name = source.strip_prefix("preset:").unwrap_or(source);
+    let stem = Path::new(name).file_stem().map_or(name.into(), |s| s.to_string_lossy().into_owned());
+    match stem.rsplit_once("-nfe") {
+        Some((row, digits)) if !row.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => row.into(),
+        _ => stem,
+    }
+}
+
+/// Who is clearly best at each budget, in a sentence for each measure.
+fn winners(view: &View<'_>, measure: Measure) -> String {
+    let of = |column: &&str| {
+        let mut found: Vec<_> =
+            view.rows().into_iter().filter_map(|r| Some((r, view.get(measure, r, column)?))).collect();
+        found.sort_by(|a, b| a.1.value.total_cmp(&b.1.value));
+        let (best, value) = found.first()?;
+        let clear = found[1..].iter().all(|(_, other)| value.clearly_below(other));
+        let how = if clear { "clearly" } else { "though not clearly" };
+        Some(format!("{column}: {best} ({value}, {how})"))
+    };
+    view.columns().iter().filter_map(of).collect::<Vec<_>>().join("; ")
+}
+
+/// The report of a comparison.
+pub fn page(view: &View<'_>, command: String, times: bool) -> Result<Page> {
+    let learned = |row: &&str| {
+        view.columns().iter().any(|c| matches!(view.entry(row, c).map(|e| &e.who), Some(Contestant::Given { .. })))
+    };
+    let rows = view.rows();
+    let after = rows.iter().copied().find(learned).or(rows.get(1).copied());
+    let before = rows.iter().copied().find(|r| r.starts_with("ipndm")).or(rows.iter().copied().find(|r| !learned(r)));
+    let pair = before.zip(after).filter(|(a, b)| a != b).map(|(a, b)| (a.to_string(), b.to_string()));
+    let style = Style { times, x: "network calls".into(), log_x: false, pair, command };
+    let mut page = Page::new(format!("{}: solvers compared", view.experiment.subjects[0].name)).lead(
+        view.headline().unwrap_or_else(|| {
+            "Solvers on the same noise at the same numbers of network calls, each with its error bar.".into()
+        }),
+    );
+    let section = page.section("Who is best");
+    for measure in view.measures() {
+        section.text(format!("By {}: {}.", measure.name(), winners(view, measure)));
+    }
+    view.pictures(&mut page, &style);
+    view.numbers(&mut page, &style)?;
+    for row in rows.into_iter().filter(learned) {
+        view.coefficients(&mut page, row)?;
+    }
+    view.provenance(&mut page, &style);
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_one_training_are_one_row() {
+        assert_eq!(row_of("out/spiral-nfe3.json"), "spiral");
+        assert_eq!(row_of("preset:cifar10-nfe5"), "cifar10");
+        assert_eq!(row_of("a.json"), "a");
+        assert_eq!(row_of("-nfe3.json"), "-nfe3");
+    }
+}

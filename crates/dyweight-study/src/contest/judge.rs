@@ -1,0 +1,397 @@
+//! Judging one entry: its samples on the common noise, against the teacher's and against the reference.
+//!
+//! ```text
+//! slope at a call   d = (x − D(x; level))/T,  T the time the solver believes in;  std(d) = 1 where x really is at T
+//! ```
+
+use super::contestant::Contestant;
+use super::experiment::{Entry, Judging, Subject};
+use super::pictures::Pictures;
+use super::record::Score;
+use crate::FeatureReference;
+use crate::metrics::teacher::{psnr, rmse, squared_errors};
+use crate::metrics::{Features, quantise};
+use dyweight_core::denoiser::{Denoiser, Levels, Prediction};
+use dyweight_core::error::{Error, Result};
+use dyweight_core::features::FeatureMap;
+use dyweight_core::sample::{Plan, sample};
+use dyweight_core::schedule::Grid;
+use dyweight_core::solver::{DyWeight, Solver, realised_times};
+use dyweight_core::solver_file::SolverFile;
+use dyweight_core::spec::Budget;
+use dyweight_core::spec::budget::Setting;
+use dyweight_core::tensor::Tensor;
+use dyweight_train::comm::{Parcel, Reader};
+use dyweight_train::{Targets, in_parts};
+use std::ops::{ControlFlow, Range};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// A solver ready to run.
+pub(super) struct Ready {
+    solver: Box<dyn Solver>,
+    grid: Grid,
+    afs: bool,
+    nfe: usize,
+    /// The time the solver takes itself to be at, step by step; none where it is what the network is told.
+    times: Option<Vec<f64>>,
+}
+
+impl Ready {
+    /// Builds the solver of an entry that needs no training; refuses a budget it cannot meet.
+    pub fn of(entry: &Entry, subject: &Subject) -> Result<Option<Self>> {
+        match &entry.who {
+            Contestant::Handcrafted { solver, schedule, afs } => {
+                let model = &subject.model.model;
+                let prediction = model.prediction();
+                let (solver, rule) = (solver.build(model.is_bounded())?, schedule.build(prediction)?);
+                let range = schedule.range(&rule, model.sigma_range());
+                let (afs, calls) = (*afs, subject.calls()?);
+                let setting = Setting {
+                    solver: &*solver,
+                    schedule: &rule,
+                    range,
+                    afs,
+                    denoise_to_zero: false,
+                    prediction,
+                    calls,
+                };
+                let grid = setting.grid(Budget::Nfe(entry.nfe))?;
+                let nfe = setting.count(&grid)?;
+                Ok(Some(Self { solver, grid, afs, nfe, times: None }))
+            }
+            Contestant::Given { file } => Self::learned(file, entry.nfe, subject).map(Some),
+            Contestant::Learned { .. } => Ok(None),
+        }
+    }
+
+    /// Learned coefficients on the grid they were learned on.
+    pub fn learned(file: &SolverFile, nfe: usize, subject: &Subject) -> Result<Self> {
+        let prediction = subject.model.model.prediction();
+        if file.prediction != prediction {
+            return Err(Error::Conflict {
+                problem: format!("a solver for {:?} predictions cannot run on '{}'", file.prediction, subject.name),
+                hint: "leave the solver or the model out".into(),
+            });
+        }
+        let solver = DyWeight::fixed(&file.weights, &file.time_scale)?.time_shift(file.time_shift);
+        let grid = file.grid()?;
+        let plan = Plan::new(&solver, &grid).afs(file.afs);
+        let made = subject.calls()? * dyweight_core::sample::count_calls(&plan, prediction)?;
+        if made != nfe {
+            return Err(Error::NoSuchBudget { solver: solver.label(), nfe, near: vec![made] });
+        }
+        let mut times =
+            if file.time_shift { realised_times(grid.sigmas(), &file.weights) } else { grid.sigmas().to_vec() };
+        times.drain(..usize::from(file.afs));
+        Ok(Self { solver: Box::new(solver), grid, afs: file.afs, nfe, times: Some(times) })
+    }
+}
+
+impl Entry {
+    /// An error unless the solver can make exactly that many calls on the subject.
+    pub fn possible_on(&self, subject: &Subject) -> Result<()> {
+        Ready::of(self, subject).map(drop)
+    }
+}
+
+/// Where a solver lost the numbers.
+struct Lost {
+    /// Step, network's output before state, levels as they fall, sample: the order in which a run meets them.
+    at: [f64; 4],
+    text: String,
+}
+
+impl Lost {
+    /// Where this error says; other errors are passed on. Samples are numbered from `first`.
+    fn of(error: Error, first: usize) -> Result<Self> {
+        let Error::Diverged { solver, step, sigma, tensor, sample, value } = error else { return Err(error) };
+        let sample = first + sample;
+        let in_state = if tensor == "the state" { 1.0 } else { 0.0 };
+        let at = [step as f64, in_state, -sigma, sample as f64];
+        let text = Error::Diverged { solver, step, sigma, tensor, sample, value }.to_string();
+        Ok(Self { at, text })
+    }
+
+    /// The earlier of two. A batch reports the earliest of its samples, so the earliest of all is the same however samples
+    /// fall into batches, threads and processes.
+    fn earlier(self, other: Self) -> Self {
+        let order = self.at.iter().zip(&other.at).map(|(a, b)| a.total_cmp(b)).find(|o| o.is_ne());
+        if order.is_some_and(|o| o.is_gt()) { other } else { self }
+    }
+}
+
+impl Parcel for Lost {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.at.to_vec().put(out);
+        self.text.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let at: Vec<f64> = Parcel::take(from)?;
+        Some(Self { at: at.try_into().ok()?, text: Parcel::take(from)? })
+    }
+}
+
+/// What a part of the samples gave.
+#[derive(Default)]
+struct Part {
+    lost: Option<Lost>,
+    /// Spent in network and solver.
+    seconds: f64,
+    errors: Vec<f64>,
+    features: Vec<f32>,
+    /// Mean and mean square of the slope, for each evaluation and sample.
+    slopes: Vec<Vec<[f64; 2]>>,
+    pictures: Pictures,
+}
+
+impl Part {
+    /// Adds what later samples gave.
+    fn append(&mut self, part: Self) {
+        self.errors.extend(part.errors);
+        self.features.extend(part.features);
+        self.pictures.append(part.pictures);
+        self.slopes.resize(part.slopes.len(), Vec::new());
+        self.slopes.iter_mut().zip(part.slopes).for_each(|(all, more)| all.extend(more));
+    }
+
+    fn joined(parts: Vec<Self>) -> Self {
+        let mut whole = Self::default();
+        for mut part in parts {
+            whole.seconds += part.seconds;
+            whole.lost = match (whole.lost.take(), part.lost.take()) {
+                (Some(a), Some(b)) => Some(a.earlier(b)),
+                (a, b) => a.or(b),
+            };
+            if !part.errors.is_empty() {
+                whole.append(part);
+            }
+        }
+        whole
+    }
+}
+
+impl Parcel for Part {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.lost.put(out);
+        self.seconds.put(out);
+        self.errors.put(out);
+        self.features.put(out);
+        let slopes: Vec<Vec<f64>> = self.slopes.iter().map(|samples| samples.concat()).collect();
+        slopes.put(out);
+        self.pictures.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let lost = Parcel::take(from)?;
+        let (seconds, errors, features) = (Parcel::take(from)?, Parcel::take(from)?, Parcel::take(from)?);
+        let slopes: Vec<Vec<f64>> = Parcel::take(from)?;
+        let slopes = slopes.iter().map(|samples| samples.as_chunks().0.to_vec()).collect();
+        Some(Self { lost, seconds, errors, features, slopes, pictures: Parcel::take(from)? })
+    }
+}
+
+/// Everything judging needs besides the entry.
+pub(super) struct Judge<'j> {
+    pub judging: &'j Judging,
+    pub subject: &'j Subject,
+    pub targets: &'j Targets,
+    /// Told how many samples are done; true asks to stop.
+    pub tick: &'j (dyn Fn(usize) -> bool + Sync),
+}
+
+/// What is found of an entry.
+pub(super) struct Found {
+    pub score: Score,
+    pub pictures: Pictures,
+    /// What a process needs for a sample, in network and solver; none for a solver that loses the numbers.
+    pub seconds_per_sample: Option<f64>,
+}
+
+impl Judge<'_> {
+    /// The score of an entry, its pictures and its time; at every rank but 0 nothing.
+    pub fn score(&self, key: &str, entry: &Entry, ready: &Ready) -> Result<Option<Found>> {
+        let mut score = Score {
+            key: key.into(),
+            row: entry.row.clone(),
+            solver: ready.solver.label(),
+            nfe: ready.nfe,
+            steps: ready.grid.steps(),
+            failed: None,
+            rmse: None,
+            psnr: None,
+            frechet: None,
+            slopes: Vec::new(),
+        };
+        let whole = self.all(ready)?;
+        if !self.targets.comm().is_first() {
+            return Ok(None);
+        }
+        // A solver that loses the numbers has a result: that it does.
+        if let Some(lost) = whole.lost {
+            score.failed = Some(lost.text);
+            return Ok(Some(Found { score, pictures: Pictures::default(), seconds_per_sample: None }));
+        }
+        score.rmse = Some(rmse(&whole.errors));
+        // Infinite where there is no difference: nothing JSON could hold, and nothing to learn.
+        score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite());
+        if let Some((map, reference)) = self.reference() {
+            score.frechet = Some(reference.estimate(&Features::from_rows(map.dims(), whole.features)?)?);
+        }
+        score.slopes = whole.slopes.iter().map(|samples| deviation(samples)).collect();
+        let seconds_per_sample = Some(whole.seconds / whole.errors.len() as f64);
+        Ok(Some(Found { score, pictures: whole.pictures, seconds_per_sample }))
+    }
+
+    /// How the teacher's own endpoints do by the reference; nothing without one, and at every rank but 0.
+    pub fn teacher(&self, key: &str) -> Result<Option<Score>> {
+        let Some((map, reference)) = self.reference() else { return Ok(None) };
+        let part = |range: Range<usize>| {
+            let targets = self.targets.of(range)?;
+            self.features(&targets[targets.len() - 1])
+        };
+        let share = || Ok(in_parts(&*self.subject.model.model, self.share(), self.judging.batch, part)?.concat());
+        let rows: Vec<f32> = self.targets.comm().collect(share)?.concat();
+        if !self.targets.comm().is_first() {
+            return Ok(None);
+        }
+        let (teacher, nfe) = self.judging.teacher(self.subject)?;
+        Ok(Some(Score {
+            key: key.into(),
+            row: "teacher".into(),
+            solver: teacher.solver.label(),
+            nfe,
+            steps: teacher.grid.steps(),
+            failed: None,
+            rmse: None,
+            psnr: None,
+            frechet: Some(reference.estimate(&Features::from_rows(map.dims(), rows)?)?),
+            slopes: Vec::new(),
+        }))
+    }
+
+    /// Features of samples; none without a reference.
+    fn features(&self, samples: &Tensor) -> Result<Vec<f32>> {
+        let Some((map, _)) = self.reference() else { return Ok(Vec::new()) };
+        Ok(map.features(&quantise(samples))?.data().iter().map(|v| *v as f32).collect())
+    }
+
+    /// Features and statistics, where they are of what the subject makes: all classes of images of that shape.
+    fn reference(&self) -> Option<&FeatureReference> {
+        let subject = self.subject;
+        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.shape() && subject.class.is_none();
+        self.judging.reference.as_ref().filter(|(map, _)| fits(&**map))
+    }
+
+    /// This process's samples.
+    pub fn share(&self) -> Range<usize> {
+        self.targets.comm().share(&(0..self.judging.seeds.len()), 1)
+    }
+
+    /// All samples, at rank 0.
+    fn all(&self, ready: &Ready) -> Result<Part> {
+        let model = &*self.subject.model.model;
+        let part = |range| self.part(ready, range);
+        let share = || {
+            let parts = in_parts(model, self.share(), self.judging.batch, part)?;
+            // Parts of a light model are made side by side, those of a network one by one.
+            let at_once = if model.is_light() { parts.len().min(rayon::current_num_threads()).max(1) } else { 1 };
+            let mut whole = Part::joined(parts);
+            whole.seconds /= at_once as f64;
+            Ok(whole)
+        };
+        self.targets.comm().collect(share).map(Part::joined)
+    }
+
+    fn part(&self, ready: &Ready, range: Range<usize>) -> Result<Part> {
+        let pairs = self.targets.pairs();
+        let bound = self.subject.model.model.denoiser(&pairs.condition(range.clone()))?;
+        let spy = Spy { inner: &*bound, times: ready.times.as_deref(), seen: Mutex::default() };
+        let plan = Plan::new(&*ready.solver, &ready.grid).afs(ready.afs);
+        let mut pictures = Pictures::begin(range.start, self.subject.model.model.shape());
+        let latents = pairs.latents(range.clone())?;
+        let (begun, mut watching) = (Instant::now(), Duration::ZERO);
+        let outcome = sample(&spy, &plan, &latents, &mut |state| {
+            let begun = Instant::now();
+            pictures.see(state);
+            let stop = (self.tick)(0);
+            watching += begun.elapsed();
+            if stop { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+        });
+        let elapsed = begun.elapsed();
+        let Seen { slopes, watching: spied } = spy.seen.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let seconds = elapsed.saturating_sub(watching + spied).as_secs_f64();
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let lost = Some(Lost::of(error, range.start)?);
+                (self.tick)(range.len());
+                return Ok(Part { lost, seconds, ..Part::default() });
+            }
+        };
+        let targets = self.targets.of(range.clone())?;
+        let errors = squared_errors(&outcome.samples, &targets[targets.len() - 1])?;
+        let features = self.features(&outcome.samples)?;
+        (self.tick)(range.len());
+        Ok(Part { lost: None, seconds, errors, features, slopes, pictures })
+    }
+}
+
+fn deviation(samples: &[[f64; 2]]) -> f64 {
+    let mean = |k: usize| samples.iter().map(|m| m[k]).sum::<f64>() / samples.len() as f64;
+    (mean(1) - mean(0).powi(2)).max(0.0).sqrt()
+}
+
+/// Watches the slopes at the network's calls.
+struct Spy<'s> {
+    inner: &'s dyn Denoiser,
+    times: Option<&'s [f64]>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Mean and mean square of the slope, for each evaluation and sample.
+    slopes: Vec<Vec<[f64; 2]>>,
+    /// Time taken to see them.
+    watching: Duration,
+}
+
+impl Denoiser for Spy<'_> {
+    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
+        let out = self.inner.predict(x, levels)?;
+        let begun = Instant::now();
+        let mut seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let call = seen.slopes.len();
+        let slope = |i: usize, (x, d): (&f64, &f64)| match self.inner.prediction() {
+            Prediction::Velocity => *d,
+            Prediction::Denoised => {
+                let time = self.times.and_then(|t| t.get(call)).copied().unwrap_or_else(|| levels.of(i));
+                (x - d) / time
+            }
+        };
+        // Sample by sample, so that sums do not depend on how samples fall into batches.
+        let moments = |i: usize| {
+            let slopes = x.sample(i).iter().zip(out.sample(i)).map(|pair| slope(i, pair));
+            let (sum, squares) = slopes.fold((0.0, 0.0), |(sum, squares), d| (sum + d, squares + d * d));
+            [sum, squares].map(|v| v / x.sample_len() as f64)
+        };
+        let slopes = (0..x.samples()).map(moments).collect();
+        seen.slopes.push(slopes);
+        seen.watching += begun.elapsed();
+        Ok(out)
+    }
+
+    fn prediction(&self) -> Prediction {
+        self.inner.prediction()
+    }
+
+    fn sigma_range(&self) -> (f64, f64) {
+        self.inner.sigma_range()
+    }
+
+    fn calls(&self) -> usize {
+        self.inner.calls()
+    }
+}

@@ -1,0 +1,317 @@
+//! Working through an experiment: what is on record is not done again.
+//!
+//! ```text
+//! OUT/records.jsonl       settings, lessons, scores: the results
+//! OUT/times.jsonl         how long things took, apart from the results because they differ from run to run
+//! OUT/solvers/*.json      what was learned, ready for `dyweight sample --weights`
+//! OUT/pictures/*.png      first samples of each entry, and their ways
+//! OUT/lessons, OUT/teacher  logs, states of interrupted training, targets
+//! ```
+
+use super::contestant::Contestant;
+use super::experiment::{Entry, Experiment};
+use super::judge::{Judge, Ready};
+use super::learn::Tuition;
+use super::record::{Lesson, Line, Score};
+use dyweight_core::error::{Error, Result};
+use dyweight_core::solver_file::SolverFile;
+use dyweight_files::Malformed;
+use dyweight_files::image::Image;
+use dyweight_files::journal::{FILE, Journal};
+use dyweight_files::{Lock, atomic};
+use dyweight_train::comm::Comm;
+use dyweight_train::{Supervision, Targets};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::Mutex;
+
+/// Sees the work go on.
+pub trait Watch: Send {
+    /// A piece of work begins: its name, and how many steps it has. `done` of `all` pieces are finished.
+    fn begin(&mut self, what: &str, steps: usize, done: usize, all: usize);
+    /// So many steps more; `Break` asks to stop.
+    fn advance(&mut self, steps: usize) -> ControlFlow<Error>;
+}
+
+/// All records of an experiment.
+pub struct Results {
+    /// Scores by key.
+    pub scores: BTreeMap<String, Score>,
+    /// Lessons by key.
+    pub lessons: BTreeMap<String, Lesson>,
+    /// Seconds a process needs for a sample, in network and solver, by key; where known.
+    pub seconds: BTreeMap<String, f64>,
+    directory: PathBuf,
+}
+
+impl Results {
+    /// The score of an entry.
+    pub fn score(&self, experiment: &Experiment, entry: &Entry) -> Option<&Score> {
+        self.scores.get(&experiment.key(entry))
+    }
+
+    /// First samples of an entry.
+    pub fn sheet(&self, key: &str) -> Option<Image> {
+        Image::read(&super::pictures::files(&self.directory, key).0).ok()
+    }
+
+    /// States of some samples of an entry.
+    pub fn way(&self, key: &str) -> Option<Image> {
+        Image::read(&super::pictures::files(&self.directory, key).1).ok()
+    }
+}
+
+/// What is on record of an experiment in a directory; refuses the records of another.
+pub fn read(experiment: &Experiment, directory: &Path) -> Result<Results> {
+    sort(directory, Journal::read(directory, &experiment.header())?)
+}
+
+fn sort(directory: &Path, lines: Vec<Value>) -> Result<Results> {
+    let (scores, lessons, seconds) = (BTreeMap::new(), BTreeMap::new(), times(directory));
+    let mut results = Results { scores, lessons, seconds, directory: directory.to_owned() };
+    for line in lines {
+        let line = serde_json::from_value(line).map_err(|e| {
+            let problem = Malformed::Json { what: "record", reason: e.to_string() };
+            Error::malformed(&directory.join(FILE), problem)
+        })?;
+        match line {
+            Line::Score(score) => drop(results.scores.insert(score.key.clone(), *score)),
+            Line::Lesson(lesson) => drop(results.lessons.insert(lesson.lesson.clone(), *lesson)),
+        }
+    }
+    Ok(results)
+}
+
+/// Times on record; a line that makes no sense is no time.
+fn times(directory: &Path) -> BTreeMap<String, f64> {
+    let text = std::fs::read_to_string(directory.join("times.jsonl")).unwrap_or_default();
+    let time = |line: &str| {
+        let value: Value = serde_json::from_str(line).ok()?;
+        Some((value["key"].as_str()?.to_string(), value["seconds_per_sample"].as_f64()?))
+    };
+    text.lines().filter_map(time).collect()
+}
+
+/// Does all work that is not on record yet.
+///
+/// Stops with [`Error::Cancelled`] when `watch` breaks in any process; finished work stays on record. All processes have the
+/// results; rank 0 alone writes.
+pub fn run(experiment: &Experiment, directory: &Path, comm: &Arc<dyn Comm>, watch: &mut dyn Watch) -> Result<Results> {
+    let ready = prepare(experiment, directory, comm)?;
+    let _lock = if comm.is_first() { Some(hold(directory)?) } else { None };
+    let mut journal = None;
+    let lines = comm.from_first(|| {
+        let (opened, lines) = Journal::open(directory, &experiment.header())?;
+        journal = Some(opened);
+        Ok(lines.iter().map(Value::to_string).collect::<Vec<_>>())
+    })?;
+    let lines = lines.iter().map(|line| serde_json::from_str(line).unwrap_or_default()).collect();
+    let results = sort(directory, lines)?;
+    let mut work = Work { experiment, directory, comm, journal, results, watch, done: 0 };
+    if comm.is_first() {
+        work.remove_left_overs()?;
+    }
+    for (entry, ready) in experiment.entries.iter().zip(&ready) {
+        work.entry(entry, ready.as_ref())?;
+        work.done += 1;
+    }
+    Ok(work.results)
+}
+
+fn hold(directory: &Path) -> Result<Lock> {
+    std::fs::create_dir_all(directory).map_err(|e| Error::io("create", directory, e))?;
+    Lock::directory(directory)
+}
+
+/// Builds whatever can be built, so that what is wrong is refused before the long work.
+fn prepare(experiment: &Experiment, directory: &Path, comm: &Arc<dyn Comm>) -> Result<Vec<Option<Ready>>> {
+    let one = |entry: &Entry| {
+        let subject = &experiment.subjects[entry.subject];
+        experiment.judging.teacher(subject)?;
+        if let Contestant::Learned { on, .. } = &entry.who {
+            Tuition::of("", entry, &experiment.subjects[*on], directory, comm)?;
+        }
+        Ready::of(entry, subject)
+    };
+    experiment.entries.iter().map(one).collect()
+}
+
+struct Work<'w> {
+    experiment: &'w Experiment,
+    directory: &'w Path,
+    comm: &'w Arc<dyn Comm>,
+    /// None but at rank 0.
+    journal: Option<Journal>,
+    results: Results,
+    watch: &'w mut dyn Watch,
+    done: usize,
+}
+
+impl Work<'_> {
+    /// A run killed between recording a lesson and removing its state leaves the state.
+    fn remove_left_overs(&self) -> Result<()> {
+        for entry in &self.experiment.entries {
+            let (Contestant::Learned { on, .. }, Some(key)) = (&entry.who, self.experiment.lesson_key(entry)) else {
+                continue;
+            };
+            if !self.results.lessons.contains_key(&key) {
+                continue;
+            }
+            let course = Tuition::of(&key, entry, &self.experiment.subjects[*on], self.directory, self.comm)?;
+            if let Some(files) = course.map(|c| c.files()).filter(|f| f.state.exists()) {
+                dyweight_train::remove_state(&files)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Entry, ready: Option<&Ready>) -> Result<()> {
+        let key = self.experiment.key(entry);
+        if self.results.scores.contains_key(&key) {
+            return Ok(());
+        }
+        match ready {
+            Some(ready) => self.judge(&key, entry, ready),
+            None => {
+                let file = self.learned(entry)?;
+                let ready = Ready::learned(&file, entry.nfe, &self.experiment.subjects[entry.subject])?;
+                self.judge(&key, entry, &ready)
+            }
+        }
+    }
+
+    /// The solver of an entry that is learned here, learning it first if need be.
+    fn learned(&mut self, entry: &Entry) -> Result<SolverFile> {
+        let (Contestant::Learned { after, .. }, Some(key)) = (&entry.who, self.experiment.lesson_key(entry)) else {
+            return Err(Error::Cancelled);
+        };
+        let stages = self.stages(&key);
+        let complete = |l: &Lesson| stages.iter().all(|s| l.stages.iter().any(|(made, _)| made == s));
+        if !self.results.lessons.get(&key).is_some_and(complete) {
+            self.learn(&key, entry, &stages)?;
+        }
+        let lesson = &self.results.lessons[&key];
+        let stage = after.and_then(|after| lesson.stages.iter().find(|(made, _)| *made == after));
+        Ok(stage.map_or(&lesson.file, |(_, file)| file).as_ref().clone())
+    }
+
+    /// After which iterations the solvers of a lesson are wanted.
+    fn stages(&self, key: &str) -> Vec<usize> {
+        let of_lesson = |entry: &&Entry| self.experiment.lesson_key(entry).as_deref() == Some(key);
+        let after = |entry: &Entry| match &entry.who {
+            Contestant::Learned { after, .. } => *after,
+            _ => None,
+        };
+        let mut stages: Vec<usize> = self.experiment.entries.iter().filter(of_lesson).filter_map(after).collect();
+        stages.sort_unstable();
+        stages.dedup();
+        stages
+    }
+
+    fn learn(&mut self, key: &str, entry: &Entry, stages: &[usize]) -> Result<()> {
+        let Contestant::Learned { on, .. } = &entry.who else { return Ok(()) };
+        let subject = &self.experiment.subjects[*on];
+        let Some(course) = Tuition::of(key, entry, subject, self.directory, self.comm)? else { return Ok(()) };
+        let what = format!("training {}, {} calls", entry.row, entry.nfe);
+        self.watch.begin(&what, course.iterations(), self.done, self.experiment.entries.len());
+        let watch = &mut self.watch;
+        let lesson = course.take(stages, &mut |_, _| watch.advance(1))?;
+        if let Some(lesson) = &lesson {
+            let name = format!("{}-nfe{}.json", slug(&entry.row), entry.nfe);
+            let solvers = self.directory.join("solvers");
+            std::fs::create_dir_all(&solvers).map_err(|e| Error::io("create", &solvers, e))?;
+            atomic::write(&solvers.join(name), &lesson.file.to_bytes())?;
+        }
+        self.record(lesson.map(|lesson| Line::Lesson(Box::new(lesson))))?;
+        if self.comm.is_first() { dyweight_train::remove_state(&course.files()) } else { Ok(()) }
+    }
+
+    /// Writes down what rank 0 has found and tells the others.
+    fn record(&mut self, line: Option<Line>) -> Result<()> {
+        if let (Some(journal), Some(line)) = (&mut self.journal, &line) {
+            journal.append(line)?;
+        }
+        let text = self.comm.from_first(|| Ok(serde_json::to_string(&line).unwrap_or_default()))?;
+        let line = match line {
+            Some(line) => Some(line),
+            None => serde_json::from_str(&text).unwrap_or_default(),
+        };
+        match line {
+            Some(Line::Score(score)) => drop(self.results.scores.insert(score.key.clone(), *score)),
+            Some(Line::Lesson(lesson)) => drop(self.results.lessons.insert(lesson.lesson.clone(), *lesson)),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, key: &str, entry: &Entry, ready: &Ready) -> Result<()> {
+        let (experiment, samples) = (self.experiment, self.experiment.judging.seeds.len());
+        let subject = &experiment.subjects[entry.subject];
+        let judging = &experiment.judging;
+        let targets = Targets::new(
+            subject.model.model.clone(),
+            judging.pairs(subject),
+            judging.teacher(subject)?.0,
+            Supervision::Endpoint,
+            judging.batch,
+        )
+        .shared_by(self.comm.clone())
+        .cached_in(self.directory.join("teacher"), &subject.model.sha256)?;
+        self.teach(&targets, samples, &subject.name)?;
+        let still = Judge { judging, subject, targets: &targets, tick: &|_| false };
+        let (share, teacher) = (still.share().len(), experiment.teacher_key(entry.subject));
+        if !self.results.scores.contains_key(&teacher) {
+            let found = still.teacher(&teacher)?;
+            self.record(found.map(|score| Line::Score(Box::new(score))))?;
+        }
+        self.watch.begin(&format!("{}, {} calls", entry.row, entry.nfe), share, self.done, experiment.entries.len());
+        let watch = Mutex::new(&mut self.watch);
+        let tick = |steps: usize| {
+            let mut watch = watch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            watch.advance(steps).is_break()
+        };
+        let found = Judge { judging, subject, targets: &targets, tick: &tick }.score(key, entry, ready)?;
+        if let Some(found) = &found {
+            found.pictures.write(self.directory, key, &subject.model)?;
+        }
+        if let Some(seconds) = found.as_ref().and_then(|found| found.seconds_per_sample) {
+            self.note_time(key, seconds)?;
+            self.results.seconds.insert(key.into(), seconds);
+        }
+        self.record(found.map(|found| Line::Score(Box::new(found.score))))
+    }
+
+    /// Has the teacher's endpoints computed, or read from disk.
+    fn teach(&mut self, targets: &Targets, samples: usize, subject: &str) -> Result<()> {
+        self.watch.begin(&format!("teacher on {subject}"), samples, self.done, self.experiment.entries.len());
+        let batch = self.experiment.judging.batch.max(16);
+        for first in (0..samples).step_by(batch) {
+            let last = (first + batch).min(samples);
+            targets.prepare(first..last)?;
+            let stop = self.watch.advance(last - first).is_break();
+            if self.comm.any(stop) {
+                return Err(Error::Cancelled);
+            }
+        }
+        Ok(())
+    }
+
+    fn note_time(&self, key: &str, seconds: f64) -> Result<()> {
+        let path = self.directory.join("times.jsonl");
+        let line = format!("{}\n", json!({ "key": key, "seconds_per_sample": seconds }));
+        let open = OpenOptions::new().append(true).create(true).open(&path);
+        open.and_then(|mut file| file.write_all(line.as_bytes())).map_err(|e| Error::io("write", &path, e))
+    }
+}
+
+/// A name for a file.
+fn slug(text: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let words: String = text.chars().map(letter).collect();
+    words.split('-').filter(|w| !w.is_empty()).collect::<Vec<_>>().join("-")
+}

@@ -1,0 +1,175 @@
+//! The results as tables see them: a measure for each row and column.
+
+use super::contestant::Contestant;
+use super::experiment::{Entry, Experiment};
+use super::record::{Lesson, Score};
+use super::run::Results;
+use crate::metrics::Estimate;
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Distance to the teacher on the same noise.
+    Rmse,
+    /// The same in decibels.
+    Psnr,
+    /// Distance of the distribution to the reference.
+    Frechet,
+}
+
+impl Measure {
+    /// Of a score.
+    pub fn of(self, score: &Score) -> Option<Estimate> {
+        match self {
+            Measure::Rmse => score.rmse.clone(),
+            Measure::Psnr => score.psnr.clone(),
+            Measure::Frechet => score.frechet.clone(),
+        }
+    }
+
+    /// Its name in running text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Rmse => "distance to the teacher",
+            Measure::Psnr => "signal-to-noise ratio",
+            Measure::Frechet => "Fréchet distance",
+        }
+    }
+}
+
+/// Whom the headline speaks of.
+const BEST: &str =
+    "Compared are the best learned solver and the best with fixed coefficients, at equal calls on the same noise.";
+
+/// An experiment with its results.
+pub struct View<'v> {
+    /// What was asked.
+    pub experiment: &'v Experiment,
+    /// What was found.
+    pub results: &'v Results,
+}
+
+impl<'v> View<'v> {
+    /// Rows, in the order of their first entry.
+    pub fn rows(&self) -> Vec<&'v str> {
+        distinct(self.experiment.entries.iter().map(|e| e.row.as_str()))
+    }
+
+    /// Columns, in the order of their first entry.
+    pub fn columns(&self) -> Vec<&'v str> {
+        distinct(self.experiment.entries.iter().map(|e| e.column.as_str()))
+    }
+
+    /// The measures there are, the ones where less is better.
+    pub fn measures(&self) -> Vec<Measure> {
+        let with_reference = self.experiment.judging.reference.is_some();
+        if with_reference { vec![Measure::Rmse, Measure::Frechet] } else { vec![Measure::Rmse] }
+    }
+
+    /// The entry of a cell.
+    pub fn entry(&self, row: &str, column: &str) -> Option<&'v Entry> {
+        self.experiment.entries.iter().find(|e| e.row == row && e.column == column)
+    }
+
+    /// The score of a cell.
+    pub fn score(&self, row: &str, column: &str) -> Option<&'v Score> {
+        self.results.score(self.experiment, self.entry(row, column)?)
+    }
+
+    /// A measure of a cell.
+    pub fn get(&self, measure: Measure, row: &str, column: &str) -> Option<Estimate> {
+        measure.of(self.score(row, column)?)
+    }
+
+    /// What was learned for a cell.
+    pub fn lesson(&self, row: &str, column: &str) -> Option<&'v Lesson> {
+        self.results.lessons.get(&self.experiment.lesson_key(self.entry(row, column)?)?)
+    }
+
+    /// True if the coefficients of a row are not fixed ones.
+    pub fn is_learned(&self, row: &str) -> bool {
+        let given = |e: &Entry| !matches!(e.who, Contestant::Handcrafted { .. });
+        self.columns().iter().any(|column| self.entry(row, column).is_some_and(given))
+    }
+
+    /// The result as a person would say it: in each column, how much closer to the teacher the best learned solver is than the best with fixed
+    /// coefficients. None where not both take part.
+    pub fn headline(&self) -> Option<String> {
+        let best = |column: &str, learned: bool| {
+            let rows = self.rows().into_iter().filter(|row| self.is_learned(row) == learned);
+            let found = rows.filter_map(|row| Some((row, self.get(Measure::Rmse, row, column)?)));
+            found.min_by(|a, b| a.1.value.total_cmp(&b.1.value))
+        };
+        let sentence = |column: &&str| {
+            let ((row, ours), (other, theirs)) = (best(column, true)?, best(column, false)?);
+            let percent = 100.0 * (1.0 - ours.value / theirs.value);
+            let word = if percent < 0.0 { "further from" } else { "closer to" };
+            let clearly = ours.clearly_below(&theirs) || theirs.clearly_below(&ours);
+            let doubt = if clearly { "" } else { ", though not clearly" };
+            Some(format!("{column}: {row} is {:.0} % {word} the teacher than {other}{doubt}", percent.abs()))
+        };
+        let said: Vec<String> = self.columns().iter().filter_map(sentence).collect();
+        (!said.is_empty()).then(|| format!("{}. {BEST}", said.join("; ")))
+    }
+
+    /// Compares two rows in every column where both have numbers.
+    pub fn tally(&self, measure: Measure, row: &str, against: &str) -> Tally {
+        let mut tally = Tally::default();
+        for column in self.columns() {
+            if let (Some(a), Some(b)) = (self.get(measure, row, column), self.get(measure, against, column)) {
+                tally.add(&a, &b);
+            }
+        }
+        tally
+    }
+}
+
+fn distinct<'t>(names: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
+    let mut found = Vec::new();
+    for name in names {
+        if !found.contains(&name) {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// Comparisons by outcome; clear ones are beyond two standard errors of the difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Clearly smaller.
+    pub below: usize,
+    /// Not clearly different.
+    pub level: usize,
+    /// Clearly larger.
+    pub above: usize,
+}
+
+impl Tally {
+    /// Adds the comparison of `a` with `b`.
+    pub fn add(&mut self, a: &Estimate, b: &Estimate) {
+        if a.clearly_below(b) {
+            self.below += 1;
+        } else if b.clearly_below(a) {
+            self.above += 1;
+        } else {
+            self.level += 1;
+        }
+    }
+
+    /// Adds another tally.
+    pub fn join(self, other: Self) -> Self {
+        Self { below: self.below + other.below, level: self.level + other.level, above: self.above + other.above }
+    }
+
+    /// All comparisons.
+    pub fn all(&self) -> usize {
+        self.below + self.level + self.above
+    }
+
+    /// The comparisons in words: how often the first was smaller.
+    pub fn words(&self) -> String {
+        let Self { below, level, above } = self;
+        format!("clearly better in {below} of {} comparisons, level in {level}, clearly worse in {above}", self.all())
+    }
+}

@@ -1,0 +1,137 @@
+//! A measured number.
+//!
+//! ```text
+//! ψᵢ            what sample i does to the number: it is v + mean ψ to first order, with mean ψ = 0 over the samples at hand
+//! error         sd(ψ)/√n
+//! groups        g_k = Σ ψᵢ/n over the samples of group k
+//! difference    a − b,   error² = G/(G−1)·Σ (g_k(a) − g_k(b))²
+//! ```
+//!
+//! Solvers that start from the same noise make similar samples, and err alike: what their numbers share drops out of the
+//! difference, whose error can be far smaller than those of the numbers. (Of samples that share nothing the formula
+//! gives the root of the sum of squares, as it should.)
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A number with its standard error and the samples behind it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The number.
+    pub value: f64,
+    /// One standard error: what other samples of the same count would change it by.
+    pub error: f64,
+    /// Samples.
+    pub count: usize,
+    /// What groups of samples do to the number; empty where that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<f32>,
+}
+
+/// Groups whose sums are kept: the error of a difference is good to 1/√(2·32), an eighth.
+const GROUPS: usize = 32;
+
+impl Estimate {
+    /// A number whose error is known, and nothing more.
+    pub fn new(value: f64, error: f64, count: usize) -> Self {
+        Self { value, error, count, groups: Vec::new() }
+    }
+
+    /// The mean of values that are independent of each other.
+    pub fn mean(values: &[f64]) -> Self {
+        Self::from_influence(values.iter().sum::<f64>() / values.len() as f64, values)
+    }
+
+    /// A number by what each sample does to it, up to a constant.
+    pub fn from_influence(value: f64, influence: &[f64]) -> Self {
+        let (count, n) = (influence.len(), influence.len() as f64);
+        let mean = influence.iter().sum::<f64>() / n;
+        let scatter: f64 = influence.iter().map(|v| (v - mean).powi(2)).sum();
+        let many = GROUPS.min(count);
+        let group = |k: usize| &influence[k * count / many..(k + 1) * count / many];
+        let sum = |k: usize| (group(k).iter().map(|v| v - mean).sum::<f64>() / n) as f32;
+        let groups: Vec<f32> = (0..many).map(sum).collect();
+        let groups = if groups.iter().all(|g| g.is_finite()) { groups } else { Vec::new() };
+        Self { value, error: (scatter / (n - 1.0) / n).sqrt(), count, groups }
+    }
+
+    /// The difference to `other`, with its own error where both are known sample by sample.
+    pub fn minus(&self, other: &Self) -> Self {
+        let value = self.value - other.value;
+        let many = self.groups.len();
+        if many < 2 || many != other.groups.len() || self.count != other.count {
+            return Self::new(value, self.error.hypot(other.error), self.count.min(other.count));
+        }
+        let groups: Vec<f32> = self.groups.iter().zip(&other.groups).map(|(a, b)| a - b).collect();
+        let scatter: f64 = groups.iter().map(|g| f64::from(*g).powi(2)).sum();
+        let error = (scatter * many as f64 / (many - 1) as f64).sqrt();
+        Self { value, error, count: self.count, groups }
+    }
+
+    /// The number with its sign turned.
+    pub fn negated(&self) -> Self {
+        let groups = self.groups.iter().map(|g| -g).collect();
+        Self { value: -self.value, error: self.error, count: self.count, groups }
+    }
+
+    /// True if this is smaller than `other` by more than two standard errors of their difference.
+    pub fn clearly_below(&self, other: &Self) -> bool {
+        let difference = other.minus(self);
+        difference.value > 2.0 * difference.error
+    }
+}
+
+impl fmt::Display for Estimate {
+    /// As many digits as the error leaves.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sound = self.error.is_finite() && self.error > 0.0;
+        let digits = if sound { (1.0 - self.error.log10().floor()).clamp(0.0, 9.0) as usize } else { 4 };
+        write!(f, "{:.digits$} ± {:.digits$}", self.value, self.error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dyweight_core::noise::Rng;
+
+    #[test]
+    fn a_mean_knows_its_error_and_prints_the_digits_that_count() {
+        let mean = Estimate::mean(&[1.0, 2.0, 3.0, 4.0]);
+        assert_eq!((mean.value, mean.count), (2.5, 4));
+        assert!((mean.error - (5.0f64 / 3.0 / 4.0).sqrt()).abs() < 1e-15);
+        assert_eq!(mean.to_string(), "2.50 ± 0.65");
+        let [low, near, far] = [1.0, 1.2, 1.3].map(|value| Estimate::new(value, 0.1, 9));
+        assert!(!low.clearly_below(&near) && low.clearly_below(&far));
+    }
+
+    #[test]
+    fn what_two_numbers_share_is_no_error_of_their_difference() {
+        let draws = |seed: u64| Rng::Native.latents(&[seed], [1, 1, 2000]).unwrap().data().to_vec();
+        let with = |base: &[f64], shift: f64, noise: &[f64]| -> Vec<f64> {
+            base.iter().zip(noise).map(|(b, z)| b + shift + 0.1 * z).collect()
+        };
+        let (mut paired, mut apart) = (Vec::new(), Vec::new());
+        for seed in 0..200 {
+            let (base, other) = (draws(4 * seed), draws(4 * seed + 1));
+            let (y, z) = (draws(4 * seed + 2), draws(4 * seed + 3));
+            let a = Estimate::mean(&with(&base, 0.0, &y));
+            paired.push(a.minus(&Estimate::mean(&with(&base, 0.02, &z))));
+            apart.push(a.minus(&Estimate::mean(&with(&other, 0.02, &z))));
+            assert!(a.error > 0.02 && a.minus(&a) == Estimate { error: 0.0, ..a.minus(&a) });
+        }
+        for differences in [&paired, &apart] {
+            let values: Vec<f64> = differences.iter().map(|d| d.value).collect();
+            let spread = Estimate::mean(&values).error * 200f64.sqrt();
+            let claimed = (differences.iter().map(|d| d.error.powi(2)).sum::<f64>() / 200.0).sqrt();
+            assert!((claimed / spread - 1.0).abs() < 0.15, "{claimed} {spread}");
+        }
+        // 0.02 is six errors of the one difference and less than one of the other.
+        let clear = |differences: &[Estimate]| differences.iter().filter(|d| d.value < -2.0 * d.error).count();
+        assert!(clear(&paired) == 200 && clear(&apart) < 60, "{} {}", clear(&paired), clear(&apart));
+        // Numbers of other samples, or without samples, fall back on their own errors.
+        let (a, b) = (Estimate::mean(&draws(1)), Estimate::mean(&draws(2)[..1000]));
+        assert_eq!(a.minus(&b).error, a.error.hypot(b.error));
+        assert_eq!(a.negated().minus(&b.negated()).value, b.minus(&a).value);
+    }
+}

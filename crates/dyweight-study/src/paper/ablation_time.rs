@@ -1,0 +1,41 @@
+//! Figures 7a, 7b: what time shifting and time scaling are worth.
+
+use super::setup::{FULL, StudySetup};
+use super::{Finding, PLAIN, Study};
+use crate::contest::{Entry, Measure, View};
+
+const NO_SHIFT: &str = "without shifting";
+const NO_SCALE: &str = "without scaling";
+const NEITHER: &str = "without either";
+
+pub const STUDY: Study = Study {
+    name: "ablation-time",
+    title: "time shifting and time scaling",
+    claim: "The paper (Fig. 7) finds that leaving out time shifting or time scaling makes results worse, and leaving out both much worse.",
+    pair: Some((NEITHER, FULL)),
+    entries,
+    finding,
+    ..PLAIN
+};
+
+fn entries(setup: &StudySetup) -> Vec<Entry> {
+    let variant = |name: &str, shift: bool, scale: bool| {
+        setup.row(name, &setup.learned(|t| (t.no_time_shift, t.no_time_scale) = (Some(!shift), Some(!scale))))
+    };
+    let rows = [
+        setup.row(FULL, &setup.learned(|_| ())),
+        variant(NO_SHIFT, false, true),
+        variant(NO_SCALE, true, false),
+        variant(NEITHER, false, false),
+        setup.ipndm(),
+    ];
+    rows.concat()
+}
+
+fn finding(view: &View<'_>, measure: Measure) -> Finding {
+    let without = [NO_SHIFT, NO_SCALE, NEITHER].map(|row| (row, view.tally(measure, FULL, row)));
+    let yes = without.iter().map(|(_, t)| t.below).sum();
+    let all = without.iter().map(|(_, t)| t.all()).sum();
+    let words: Vec<String> = without.iter().map(|(row, t)| format!("against '{row}' {}", t.words())).collect();
+    Finding::counted(yes, all, format!("the full method is {}.", words.join("; ")))
+}

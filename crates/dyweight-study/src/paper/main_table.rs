@@ -1,0 +1,51 @@
+//! Table 1: all solvers over all budgets.
+
+use super::setup::{FULL, IPNDM, StudySetup};
+use super::{Finding, PLAIN, Study, lineup};
+use crate::contest::{Entry, Measure, Tally, View};
+
+pub const STUDY: Study = Study {
+    name: "main",
+    title: "all solvers, all budgets",
+    claim: "The paper (Table 1) finds DyWeight ahead of every handcrafted solver at every budget from 3 to 9 calls.",
+    pair: Some((IPNDM, FULL)),
+    entries,
+    finding,
+    extra: |view, page| view.coefficients(page, FULL),
+    ..PLAIN
+};
+
+fn entries(setup: &StudySetup) -> Vec<Entry> {
+    let prediction = setup.model.model.prediction();
+    let handcrafted: Vec<Entry> = setup.budgets.iter().flat_map(|nfe| lineup(prediction, *nfe)).collect();
+    // Learned ones first: they are what everyone waits for.
+    [setup.row(FULL, &setup.learned(|_| ())), handcrafted].concat()
+}
+
+/// The learned row against all others, budget by budget.
+pub(super) fn finding(view: &View<'_>, measure: Measure) -> Finding {
+    let mut all = Tally::default();
+    let (mut won, mut columns, mut lost) = (0, 0, Vec::new());
+    for column in view.columns() {
+        let Some(own) = view.get(measure, FULL, column) else { continue };
+        let mut tally = Tally::default();
+        for row in view.rows().into_iter().filter(|r| *r != FULL) {
+            if let Some(other) = view.get(measure, row, column) {
+                tally.add(&own, &other);
+                if !own.clearly_below(&other) {
+                    lost.push(format!("{row} at {column}"));
+                }
+            }
+        }
+        columns += 1;
+        won += usize::from(tally.all() > 0 && tally.below == tally.all());
+        all = all.join(tally);
+    }
+    let exceptions =
+        if lost.is_empty() { String::new() } else { format!("; not clearly ahead of {}", lost.join(", ")) };
+    let sentence = format!(
+        "{FULL} is clearly ahead of every handcrafted solver at {won} of {columns} budgets ({}){exceptions}.",
+        all.words()
+    );
+    Finding::counted(won, columns, sentence)
+}

@@ -1,0 +1,156 @@
+//! The paper's experiments by name, on any model: each a list of entries, a question, and an answer computed from the scores.
+//!
+//! Section 4 and the appendix of the DyWeight paper (CVPR 2026). The paper measures FID; here every answer is given for the
+//! distance to the teacher and, where there is a reference, for the Fréchet distance.
+
+mod ablation_time;
+mod coefficients;
+mod convergence;
+mod init;
+mod lineup;
+mod main_table;
+mod order;
+mod pairs;
+mod quickstart;
+mod setup;
+mod stability;
+mod supervision;
+mod teacher;
+mod transfer;
+
+pub use lineup::lineup;
+pub use quickstart::QUICKSTART;
+pub use setup::StudySetup;
+
+use super::contest::{Entry, Measure, Style, Subject, View};
+use crate::report::html::{Page, Verdict};
+use dyweight_core::error::{Error, Result};
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Whether the paper's claim holds here.
+    pub verdict: Verdict,
+    /// The numbers behind it, in a sentence.
+    pub sentence: String,
+}
+
+impl Finding {
+    fn new(verdict: Verdict, sentence: String) -> Self {
+        Self { verdict, sentence }
+    }
+
+    /// Holds if `yes` in all cases, fails if in none.
+    fn counted(yes: usize, all: usize, sentence: String) -> Self {
+        let verdict = match yes {
+            _ if all == 0 => Verdict::Open,
+            y if y == all => Verdict::Holds,
+            0 => Verdict::Fails,
+            _ => Verdict::Mixed,
+        };
+        Self::new(verdict, sentence)
+    }
+}
+
+/// A named experiment.
+pub struct Study {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Heading of its report.
+    pub title: &'static str,
+    /// What the paper says.
+    pub claim: &'static str,
+    /// What the horizontal axis of its charts is, and whether it is logarithmic.
+    pub x: (&'static str, bool),
+    /// Rows set against each other in pictures.
+    pub pair: Option<(&'static str, &'static str)>,
+    entries: fn(&StudySetup) -> Vec<Entry>,
+    subjects: fn(&StudySetup) -> Result<Vec<Subject>>,
+    finding: fn(&View<'_>, Measure) -> Finding,
+    extra: fn(&View<'_>, &mut Page) -> Result<()>,
+}
+
+/// All of them.
+pub const STUDIES: &[&Study] = &[
+    &main_table::STUDY,
+    &ablation_time::STUDY,
+    &order::STUDY,
+    &teacher::STUDY,
+    &init::STUDY,
+    &pairs::STUDY,
+    &supervision::STUDY,
+    &transfer::STUDY,
+    &convergence::STUDY,
+    &stability::STUDY,
+    &coefficients::STUDY,
+];
+
+/// What most studies are like.
+const PLAIN: Study = Study {
+    name: "",
+    title: "",
+    claim: "",
+    x: ("network calls", false),
+    pair: None,
+    entries: |_| Vec::new(),
+    subjects: |setup| Ok(vec![setup.subject()]),
+    finding: |_, _| Finding { verdict: Verdict::Open, sentence: String::new() },
+    extra: |_, _| Ok(()),
+};
+
+/// The study of that name.
+pub fn named(name: &str) -> Result<&'static Study> {
+    STUDIES.iter().copied().find(|s| s.name == name).ok_or_else(|| Error::UnknownName {
+        kind: "study",
+        name: name.into(),
+        known: STUDIES.iter().map(|s| s.name.to_string()).chain(["numeric".into()]).collect(),
+    })
+}
+
+impl Study {
+    /// The experiment on a model.
+    pub fn experiment(&self, setup: &StudySetup) -> Result<super::contest::Experiment> {
+        Ok(super::contest::Experiment {
+            name: self.name.into(),
+            subjects: (self.subjects)(setup)?,
+            entries: (self.entries)(setup),
+            judging: setup.judging()?,
+        })
+    }
+
+    /// The answers, each with the measure it is by, where it is by one.
+    pub fn findings(&self, view: &View<'_>) -> Vec<(String, Finding)> {
+        let mut found: Vec<(String, Finding)> = Vec::new();
+        for measure in view.measures() {
+            let finding = (self.finding)(view, measure);
+            match found.iter_mut().find(|(_, known)| *known == finding) {
+                // The same sentence for both measures is by neither.
+                Some((by, _)) => by.clear(),
+                None => found.push((format!("By {}: ", measure.name()), finding)),
+            }
+        }
+        found
+    }
+
+    /// The report.
+    pub fn page(&self, view: &View<'_>, command: String, times: bool) -> Result<Page> {
+        let style = Style {
+            times,
+            x: self.x.0.into(),
+            log_x: self.x.1,
+            pair: self.pair.map(|(a, b)| (a.into(), b.into())),
+            command,
+        };
+        let mut page = Page::new(format!("{}: {}", view.experiment.subjects[0].name, self.title)).lead(self.claim);
+        let answer = page.section("Does it hold here?");
+        for (by, finding) in self.findings(view) {
+            answer.verdict(finding.verdict, format!("{by}{}", finding.sentence));
+        }
+        view.numbers(&mut page, &style)?;
+        (self.extra)(view, &mut page)?;
+        view.pictures(&mut page, &style);
+        view.lessons(&mut page)?;
+        view.provenance(&mut page, &style);
+        Ok(page)
+    }
+}

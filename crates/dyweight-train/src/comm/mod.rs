@@ -1,0 +1,155 @@
+//! Several processes that work on one job.
+//!
+//! ```text
+//! rank 0            reads, writes, prints; takes part in the work
+//! rank 1 … R−1      compute their share and hand it over
+//! ```
+//!
+//! Work is a list of samples, and samples are independent: each process takes a contiguous share, and what comes back is put
+//! together in the order of the samples. Sums are made afterwards, by everyone, in that order, so results are the same bits
+//! for any number of processes.
+//!
+//! Every process makes the same calls in the same order. What only one can know (is there a file? did someone ask to
+//! stop?) is therefore agreed on first: see `from_first` and `any`. A failure that
+//! belongs to the work travels to all (`spread`); after any other the process that has it ends the job.
+
+mod failure;
+#[cfg(feature = "mpi")]
+mod mpi;
+mod parcel;
+
+#[cfg(feature = "mpi")]
+pub use self::mpi::Mpi;
+pub use parcel::{Parcel, Reader};
+
+use dyweight_core::error::{Error, Result};
+use failure::Failure;
+use std::ops::Range;
+
+/// The processes of a job.
+pub trait Comm: Send + Sync {
+    /// The number of this process, from 0.
+    fn rank(&self) -> usize;
+    /// How many there are.
+    fn size(&self) -> usize;
+    /// Every process's bytes, in the order of ranks, at rank 0; nothing elsewhere.
+    fn gather(&self, mine: &[u8]) -> Option<Vec<Vec<u8>>>;
+    /// Every process's bytes, in the order of ranks.
+    fn all_gather(&self, mine: &[u8]) -> Vec<Vec<u8>>;
+    /// The bytes of rank 0; what others give is ignored.
+    fn broadcast(&self, mine: &[u8]) -> Vec<u8>;
+    /// Waits for all.
+    fn barrier(&self);
+    /// Ends all processes at once.
+    fn abort(&self, code: i32) -> !;
+}
+
+/// One process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Solo;
+
+impl Comm for Solo {
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn size(&self) -> usize {
+        1
+    }
+
+    fn gather(&self, mine: &[u8]) -> Option<Vec<Vec<u8>>> {
+        Some(vec![mine.to_vec()])
+    }
+
+    fn all_gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+        vec![mine.to_vec()]
+    }
+
+    fn broadcast(&self, mine: &[u8]) -> Vec<u8> {
+        mine.to_vec()
+    }
+
+    fn barrier(&self) {}
+
+    fn abort(&self, code: i32) -> ! {
+        std::process::exit(code)
+    }
+}
+
+impl dyn Comm + '_ {
+    /// True for the process that reads, writes and prints.
+    pub fn is_first(&self) -> bool {
+        self.rank() == 0
+    }
+
+    /// This process's part of a range: contiguous, in the order of ranks, of sizes that differ by at most `unit`.
+    pub fn share(&self, range: &Range<usize>, unit: usize) -> Range<usize> {
+        let units = range.len().div_ceil(unit.max(1));
+        let border = |rank: usize| (range.start + units * rank / self.size() * unit.max(1)).min(range.end);
+        border(self.rank())..border(self.rank() + 1)
+    }
+
+    /// True everywhere if it is true anywhere.
+    pub fn any(&self, here: bool) -> bool {
+        self.size() > 1 && self.all_gather(&[u8::from(here)]).iter().any(|there| there == &[1]) || here
+    }
+
+    /// What rank 0 finds. If it finds an error, it alone has it: it must end the job.
+    pub fn from_first<T: Parcel>(&self, find: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.size() == 1 {
+            return find();
+        }
+        let found = if self.is_first() { Some(find()?) } else { None };
+        let bytes = self.broadcast(&found.as_ref().map_or(Vec::new(), parcel::wrap));
+        match found {
+            Some(found) => Ok(found),
+            None => parcel::unwrap(&bytes).ok_or_else(disagreement),
+        }
+    }
+
+    /// Everyone's result of `work`, in the order of ranks, for everyone. A failure that follows from the samples, or a
+    /// request to stop, is the result of all processes.
+    pub fn all<T: Parcel>(&self, work: impl FnOnce() -> Result<T>) -> Result<Vec<T>> {
+        if self.size() == 1 {
+            return Ok(vec![work()?]);
+        }
+        let mine = Failure::sort(work())?;
+        let everyone = self.all_gather(&parcel::wrap(&mine));
+        let unwrapped = |bytes: &Vec<u8>| parcel::unwrap::<Result<T, Failure>>(bytes).ok_or_else(disagreement);
+        let results = everyone.iter().map(unwrapped).collect::<Result<Vec<_>>>()?;
+        results.into_iter().map(|result| result.map_err(Failure::error)).collect()
+    }
+
+    /// Everyone's result of its own share of a range, in the order of samples, for everyone; a share without samples has
+    /// the default.
+    pub fn spread<T: Parcel + Default>(
+        &self,
+        range: Range<usize>,
+        work: impl FnOnce(Range<usize>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mine = self.share(&range, 1);
+        self.all(|| if mine.is_empty() { Ok(T::default()) } else { work(mine) })
+    }
+
+    /// Everyone's result, in the order of ranks, at rank 0; nothing elsewhere. Failures are everyone's.
+    pub fn collect<T: Parcel>(&self, work: impl FnOnce() -> Result<T>) -> Result<Vec<T>> {
+        if self.size() == 1 {
+            return Ok(vec![work()?]);
+        }
+        let (mine, failure) = match Failure::sort(work())? {
+            Ok(mine) => (parcel::wrap(&mine), Ok(true)),
+            Err(failure) => (Vec::new(), Err(failure)),
+        };
+        // Failures first, and to all; then what may be large, and to one.
+        self.all(|| failure.map_err(Failure::error))?;
+        let everyone = self.gather(&mine).unwrap_or_default();
+        everyone.iter().map(|bytes| parcel::unwrap(bytes).ok_or_else(disagreement)).collect()
+    }
+}
+
+fn disagreement() -> Error {
+    Error::Conflict {
+        problem: "the processes of this job do not understand each other".into(),
+        hint: "start the same program with the same options in every process".into(),
+    }
+}

@@ -1,0 +1,280 @@
+//! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is put together.
+
+use crate::comm::{Comm, Solo};
+use crate::dyweight::{LearnedWeights, ScaleMode};
+use crate::session::{Files, Session, Watcher};
+use crate::snapshot::Snapshot;
+use crate::spec::{TrainPlan, TrainSpec};
+use crate::targets::{Supervision, Targets};
+use crate::training::{Parts, Training};
+use crate::{Loss, Noise};
+use dyweight_core::denoiser::Model;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::solver::Initial;
+use dyweight_core::solver_file::{ModelIdentity, SolverFile};
+use dyweight_core::spec::{Budget, ScheduleSpec};
+use dyweight_files::Fingerprint;
+use serde_json::{Value, json};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Options that change memory or speed but no bit of the result, or that stand for numbers which are compared themselves.
+const NO_MATTER: [&str; 4] = ["memory", "micro-batch", "init", "noise"];
+
+/// What is to be learned, for which model.
+#[derive(Clone)]
+pub struct Course {
+    /// The model.
+    pub model: Arc<dyn Model>,
+    /// Its name and, where it has one, its fingerprint. Without a fingerprint nothing is cached, and nothing resumed.
+    pub identity: ModelIdentity,
+    /// What else decides the last bits of its answers, such as the way convolutions are computed.
+    pub arithmetic: Option<String>,
+    /// The options.
+    pub spec: TrainSpec,
+    /// The grid's rule.
+    pub schedule: ScheduleSpec,
+    /// Its length.
+    pub budget: Budget,
+    /// The endpoint's distance.
+    pub loss: Loss,
+    /// The processes that share the work.
+    pub comm: Arc<dyn Comm>,
+    /// Directory that keeps the teacher's results.
+    pub cache: Option<PathBuf>,
+    /// Where state and log go; nowhere if none.
+    pub files: Option<Files>,
+    /// Goes on from the state, where there is one.
+    pub resume: bool,
+    /// Time between two snapshots.
+    pub between_snapshots: Option<Duration>,
+}
+
+/// A course with everything decided that can be before the work.
+pub struct Prepared {
+    course: Course,
+    /// What was decided.
+    pub plan: TrainPlan,
+    /// Names the run: two runs of the same text leave the same bits.
+    identity: String,
+}
+
+/// Teacher's results for training and for validation.
+#[derive(Clone)]
+pub struct Pairing {
+    training: Arc<Targets>,
+    validation: Arc<Targets>,
+}
+
+/// What training leaves.
+pub struct Trained {
+    /// The solver.
+    pub file: SolverFile,
+    /// The run at its end.
+    pub run: Training,
+    /// Validation loss of iPNDM with the same window on the same grid; none in a plain run.
+    pub baseline: Option<f64>,
+}
+
+/// Learns a solver for `model`, alone and without files.
+pub fn train(model: Arc<dyn Model>, budget: Budget, spec: &TrainSpec) -> Result<SolverFile> {
+    let loss = spec.loss(|name| {
+        let hint = "use Course, and build the loss with a feature network".into();
+        Err(Error::Conflict { problem: format!("the loss '{name}' needs a feature network"), hint })
+    })?;
+    let course = Course::new(model, ModelIdentity::default(), budget, spec.clone(), loss);
+    let prepared = course.prepare()?;
+    Ok(prepared.run(&prepared.pairing()?, &mut |_, _| ControlFlow::Continue(()))?.file)
+}
+
+impl Course {
+    /// A course alone and without files.
+    pub fn new(model: Arc<dyn Model>, identity: ModelIdentity, budget: Budget, spec: TrainSpec, loss: Loss) -> Self {
+        Self {
+            model,
+            identity,
+            arithmetic: None,
+            spec,
+            schedule: ScheduleSpec::default(),
+            budget,
+            loss,
+            comm: Arc::new(Solo),
+            cache: None,
+            files: None,
+            resume: false,
+            between_snapshots: None,
+        }
+    }
+
+    /// Decides everything; what cannot be is refused here, before any work.
+    pub fn prepare(self) -> Result<Prepared> {
+        let plan = self.spec.plan(&*self.model, &self.schedule, self.budget, self.loss.clone())?;
+        self.spec.teacher(&*self.model, &plan)?;
+        let identity = self.identity(&plan)?;
+        Ok(Prepared { course: self, plan, identity })
+    }
+
+    fn identity(&self, plan: &TrainPlan) -> Result<String> {
+        let mut facts = given(&plan.resolved)?;
+        facts.retain(|key, _| !NO_MATTER.contains(&key.as_str()));
+        facts.extend(given(&self.schedule)?);
+        let frame = &plan.student.frame;
+        let mut numbers = Fingerprint::default();
+        numbers.add_numbers(&plan.start);
+        if let Some(noise) = self.spec.given_noise(self.model.shape(), &plan.recipe)? {
+            numbers.add_numbers(noise.data());
+        }
+        let network = plan.student.loss.network().map(|(name, sha256)| [name, sha256]);
+        facts.extend([
+            ("model".to_string(), json!(self.identity.sha256)),
+            ("arithmetic".to_string(), json!(self.arithmetic)),
+            ("method".to_string(), json!(plan.learnable.method())),
+            ("grid".to_string(), json!(frame.grid.sigmas())),
+            ("start".to_string(), json!(numbers.text())),
+            ("features".to_string(), json!(network)),
+        ]);
+        serde_json::to_string(&facts).map_err(|e| unwritable(&e))
+    }
+}
+
+/// The options that were given, as JSON. A path that is no text cannot be written down.
+fn given(options: &impl serde::Serialize) -> Result<serde_json::Map<String, Value>> {
+    match serde_json::to_value(options) {
+        Ok(Value::Object(map)) => Ok(map.into_iter().filter(|(_, v)| !v.is_null()).collect()),
+        Ok(_) => Ok(serde_json::Map::new()),
+        Err(e) => Err(unwritable(&e)),
+    }
+}
+
+fn unwritable(reason: &serde_json::Error) -> Error {
+    Error::BadValue { name: "train", value: "options".into(), expected: reason.to_string() }
+}
+
+impl Prepared {
+    /// What it was prepared from.
+    pub fn course(&self) -> &Course {
+        &self.course
+    }
+
+    /// True if its pairs serve every budget: the teacher does not follow the student's grid.
+    pub fn shares_pairing(&self) -> bool {
+        self.plan.supervision == Supervision::Endpoint
+    }
+
+    /// Pairs with the teacher's results, made as they are needed.
+    pub fn pairing(&self) -> Result<Pairing> {
+        Ok(Pairing { training: self.targets("training")?, validation: self.targets("validation")? })
+    }
+
+    fn targets(&self, purpose: &'static str) -> Result<Arc<Targets>> {
+        let Course { model, spec, comm, .. } = &self.course;
+        let mut pairs = spec.pairs(&**model, purpose)?;
+        if purpose == "training"
+            && let Some(noise) = spec.given_noise(model.shape(), &self.plan.recipe)?
+        {
+            pairs.noise = Noise::Given(noise);
+        }
+        let teacher = spec.teacher(&**model, &self.plan)?;
+        let batch = self.plan.recipe.micro_batch;
+        let targets = Targets::new(model.clone(), pairs, teacher, self.plan.supervision, batch).shared_by(comm.clone());
+        Ok(Arc::new(match (&self.course.cache, &self.course.identity.sha256) {
+            (Some(directory), Some(sha256)) => {
+                let arithmetic = self.course.arithmetic.as_deref().unwrap_or_default();
+                targets.cached_in(directory.clone(), &format!("{sha256} {arithmetic}"))?
+            }
+            _ => targets,
+        }))
+    }
+
+    /// An error unless a state at `path` is one of this very run.
+    pub fn check_state(&self, path: &Path) -> Result<()> {
+        Snapshot::read(path, &self.identity, &self.plan.learnable.blocks()).map(drop)
+    }
+
+    /// Trains, or goes on training, with every iteration shown. Of several processes rank 0 alone has files.
+    pub fn run(&self, pairing: &Pairing, watch: &mut Watcher<'_>) -> Result<Trained> {
+        let mut run = self.begin(pairing)?;
+        let baseline = self.baseline(&run)?;
+        match &self.course.files {
+            None => {
+                while !run.is_finished() {
+                    let iteration = run.advance()?;
+                    if let ControlFlow::Break(reason) = watch(&iteration, &run) {
+                        return Err(reason);
+                    }
+                }
+            }
+            Some(files) => {
+                let resume = self.course.resume && self.course.identity.sha256.is_some();
+                let (mut session, _) = Session::open(run, files.clone(), &self.identity, resume)?;
+                if let Some(between) = self.course.between_snapshots {
+                    session = session.snapshots_every(between);
+                }
+                run = session.run(watch)?;
+            }
+        }
+        let file = self.solver_file(&run, run.result(), baseline)?;
+        Ok(Trained { file, run, baseline })
+    }
+
+    /// The run before its first iteration, or before its files are opened.
+    pub fn begin(&self, pairing: &Pairing) -> Result<Training> {
+        Training::new(Parts {
+            model: self.course.model.clone(),
+            student: self.plan.student.clone(),
+            learnable: self.plan.learnable.clone(),
+            start: self.plan.start.clone(),
+            training: pairing.training.clone(),
+            validation: pairing.validation.clone(),
+            recipe: self.plan.recipe.clone(),
+        })
+    }
+
+    /// Validation loss of iPNDM with the same window at the same budget.
+    fn baseline(&self, run: &Training) -> Result<Option<f64>> {
+        if run.guard.is_none() {
+            return Ok(None);
+        }
+        let rows = Initial::Ab.rows(self.plan.student.frame.grid.steps(), self.plan.window.min(4));
+        let (ipndm, numbers) = LearnedWeights::new(&rows, &Vec::new(), ScaleMode::None, false);
+        run.validation_loss(&ipndm, &numbers).map(Some)
+    }
+
+    /// The file of the solver that `numbers` stand for, with how they were found.
+    pub fn solver_file(&self, run: &Training, numbers: &[f64], baseline: Option<f64>) -> Result<SolverFile> {
+        let spec = &self.course.spec;
+        let mut file = self.plan.learnable.export(numbers, &self.plan.student.frame)?;
+        file.guidance = spec.guidance;
+        file.model = self.course.identity.clone();
+        let recipe = run.recipe();
+        let mut facts = json!({
+            "teacher": spec.teacher.as_deref().unwrap_or("ipndm"),
+            "loss": spec.loss.as_deref().unwrap_or("l2"),
+            "init": spec.init.as_deref().unwrap_or("ab"),
+            "iterations": run.iteration, "pairs_per_iteration": recipe.pairs,
+            "lr": self.plan.resolved.lr, "seed": spec.seed.unwrap_or(0),
+        });
+        if let Some((name, sha256)) = self.plan.student.loss.network() {
+            facts["features"] = json!({ "name": name, "sha256": sha256 });
+        }
+        if let Some(guard) = &run.guard {
+            facts["validation_loss"] = json!(guard.best_loss);
+            facts["initial_loss"] = json!(guard.initial_loss);
+            facts["rollbacks"] = json!(guard.rollbacks);
+            if baseline.is_some() {
+                facts["ipndm_loss"] = json!(baseline);
+            }
+        }
+        if let Value::Object(facts) = facts {
+            file.training = facts;
+        }
+        Ok(file)
+    }
+
+    /// Iterations of the whole run.
+    pub fn iterations(&self) -> usize {
+        self.plan.recipe.iterations()
+    }
+}

@@ -1,0 +1,110 @@
+//! Released coefficients as solver files.
+
+use dyweight_core::denoiser::Prediction;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::schedule::{BetaTable, Schedule, Shift};
+use dyweight_core::solver_file::{ModelIdentity, Parts, SolverFile};
+use dyweight_files::{OfficialCoefficients, Preset, official};
+use serde_json::json;
+
+/// Noise levels of the EDM pixel models.
+const EDM: (f64, f64) = (0.002, 80.0);
+/// Levels of the released Stable Diffusion wrapper, which computes them in f32; the one preset that is not on the discrete
+/// grid was made with these.
+const STABLE_DIFFUSION_F32: (f64, f64) = (0.029167532920837402, 14.614641189575195);
+/// FLUX coefficients were learned at 512×512 pixels.
+const FLUX_PIXELS: usize = 512;
+
+/// Released coefficients as a solver file.
+pub fn released(coefficients: &OfficialCoefficients) -> Result<SolverFile> {
+    let guided = coefficients.guidance.kind.as_deref() == Some("cfg");
+    let latent_table = || if guided { BetaTable::stable_diffusion() } else { BetaTable::lsun_ldm() };
+    let (prediction, schedule, range) = match coefficients.schedule.kind.as_str() {
+        "polynomial" => {
+            let range = if guided { STABLE_DIFFUSION_F32 } else { EDM };
+            (Prediction::Denoised, Schedule::Karras { rho: rho(coefficients)? }, range)
+        }
+        "discrete" => {
+            let table = latent_table();
+            let range = table.range();
+            (Prediction::Denoised, Schedule::Discrete { table, rho: rho(coefficients)? }, range)
+        }
+        "flux_shift" => {
+            let shift = Shift::for_image(FLUX_PIXELS, FLUX_PIXELS);
+            (Prediction::Velocity, Schedule::Flow { shift }, (0.0, 1.0))
+        }
+        other => {
+            let known = ["polynomial", "discrete", "flux_shift"].map(String::from).to_vec();
+            return Err(Error::UnknownName { kind: "released schedule", name: other.into(), known });
+        }
+    };
+    let row = |(i, row): (usize, &Vec<f64>)| row[(i + 1).saturating_sub(coefficients.window)..=i].to_vec();
+    let mut file = SolverFile::new(Parts {
+        weights: coefficients.weights.iter().enumerate().map(row).collect(),
+        time_scale: coefficients.time_scale.clone(),
+        afs: coefficients.afs,
+        time_shift: true,
+        prediction,
+        schedule,
+        range,
+        nfe: coefficients.nfe,
+    })?;
+    file.guidance = matches!(coefficients.guidance.kind.as_deref(), Some("cfg" | "distilled"))
+        .then_some(coefficients.guidance.rate);
+    file.model = ModelIdentity { name: coefficients.dataset.clone().unwrap_or_default(), sha256: None };
+    file.training = training_facts(&coefficients.training);
+    Ok(file)
+}
+
+fn rho(coefficients: &OfficialCoefficients) -> Result<f64> {
+    coefficients.schedule.rho.ok_or_else(|| Error::BadValue {
+        name: "rho",
+        value: "missing".into(),
+        expected: format!("the released schedule '{}' has an exponent", coefficients.schedule.kind),
+    })
+}
+fn training_facts(training: &official::TrainingFacts) -> serde_json::Map<String, serde_json::Value> {
+    let facts = [
+        ("teacher", json!(training.teacher)),
+        ("teacher_points", json!(training.teacher_points)),
+        ("teacher_order", json!(training.max_order)),
+        ("loss", json!(training.loss)),
+    ];
+    facts.into_iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.into(), v)).collect()
+}
+
+/// A preset as a solver file, with its source.
+pub fn preset(preset: &Preset) -> Result<SolverFile> {
+    let mut file = released(&preset.coefficients)?;
+    file.training.insert("source".into(), json!(preset.source));
+    file.training.insert("provenance".into(), json!(preset.provenance));
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dyweight_files::Presets;
+
+    #[test]
+    fn every_preset_reproduces_its_times() {
+        for preset in &Presets::official().unwrap().presets {
+            let file = super::preset(preset).unwrap();
+            let grid = file.grid().unwrap();
+            for (name, ours, stored) in
+                [("grid", grid.sigmas(), &preset.grid), ("times", &file.realised_times, &preset.realised_times)]
+            {
+                assert_eq!(ours.len(), stored.len());
+                for (a, b) in ours.iter().zip(stored) {
+                    assert!((a - b).abs() < 1e-9 * preset.grid[0], "{} {name}: {a} is not {b}", preset.name);
+                }
+            }
+            for (a, b) in file.network_levels.iter().zip(&preset.network_times) {
+                assert_eq!(a.is_some(), b.is_some(), "{}", preset.name);
+                assert!((a.unwrap_or(0.0) - b.unwrap_or(0.0)).abs() < 1e-9 * preset.grid[0], "{}", preset.name);
+            }
+            assert!(file.to_bytes().len() < 4096, "{}: {} bytes", preset.name, file.to_bytes().len());
+            assert_eq!(SolverFile::parse(&file.to_bytes()).unwrap(), file);
+        }
+    }
+}

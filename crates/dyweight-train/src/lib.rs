@@ -1,0 +1,53 @@
+//! Teaching a DyWeight solver to reproduce, in a few network calls, what a teacher reaches in many (paper, section 3.3 and
+//! Algorithm 1).
+//!
+//! ```text
+//! noise ──teacher (many calls, no gradient)──► target
+//!   └────student DyWeight(W, s) (few calls)──► endpoint ──loss──► ∂L/∂(W, s) ──clip, Adam──► (W, s)
+//! ```
+//!
+//! The network is frozen: the unknowns are the few dozen numbers of a [`Learnable`]. [`Training`] is the loop as a state that can be
+//! advanced, saved and restored at any iteration; the same seed gives the same bits whatever the threads, micro-batches or
+//! interruptions. What the released code lacks stands in [`Guard`]: validation on pairs of other seeds, roll-back, and
+//! returning the best parameters seen instead of the last.
+
+#![forbid(unsafe_code)]
+
+pub mod comm;
+mod course;
+mod dyweight;
+mod guard;
+mod learnable;
+pub mod learned;
+mod objective;
+mod optimiser;
+mod pairs;
+mod prompts;
+mod rate;
+mod recipe;
+mod session;
+mod snapshot;
+mod spec;
+mod student;
+mod targets;
+mod trace;
+mod training;
+
+pub use course::{Course, Pairing, Prepared, Trained, train};
+pub use dyweight::{LearnedWeights, ScaleMode};
+pub use guard::{Guard, Judgement};
+pub use learnable::{Block, Built, Frame, Learnable, Shown};
+pub use learned::Learned;
+pub use objective::Loss;
+pub use optimiser::{Moments, Optimiser};
+pub use pairs::{Noise, Pairs};
+pub use prompts::Prompts;
+pub use rate::Rate;
+pub use recipe::{Group, Phase, Recipe};
+pub use session::{Files, Session, Watcher, beside, remove_state};
+pub use snapshot::Snapshot;
+pub use spec::{Defaults, TrainPlan, TrainSpec};
+pub use student::{Gradient, Student};
+pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states, stacked};
+pub use trace::Trace;
+pub use training::{Event, Iteration, Parts, Training, Validation};

@@ -1,0 +1,152 @@
+//! Distances between what the student made and what the teacher made, with their derivatives.
+//!
+//! All are means over everything in a batch, and are kept per sample until the caller sums them in sample order:
+//!
+//! ```text
+//! l2  (x−y)²      l1  |x−y|      huber(δ)  ½(x−y)² for |x−y| ≤ δ, δ(|x−y| − δ/2) beyond      features  (f(x)−f(y))²
+//! ```
+
+use dyweight_core::error::Result;
+use dyweight_core::features::FeatureMap;
+use dyweight_core::tensor::Tensor;
+use std::sync::Arc;
+
+/// A distance.
+#[derive(Clone)]
+pub enum Loss {
+    /// Mean squared error.
+    L2,
+    /// Mean absolute error.
+    L1,
+    /// Quadratic near zero, linear beyond δ.
+    Huber(f64),
+    /// Mean squared error of features.
+    Features(Arc<dyn FeatureMap>),
+}
+
+impl Loss {
+    /// Name and fingerprint of the network whose features it compares, if it does: part of what a run is.
+    pub fn network(&self) -> Option<(&str, &str)> {
+        match self {
+            Loss::Features(map) => Some((map.name(), map.sha256())),
+            _ => None,
+        }
+    }
+
+    /// The distance of each sample.
+    pub fn values(&self, x: &Tensor, y: &Tensor) -> Result<Vec<f64>> {
+        match self {
+            Loss::Features(map) => Ok(per_sample(&map.features(x)?, &map.features(y)?, |d| d * d)),
+            _ => Ok(per_sample(x, y, |d| self.element(d).0)),
+        }
+    }
+
+    /// The distance of each sample, and its derivative in `x`.
+    pub fn with_gradient(&self, x: &Tensor, y: &Tensor) -> Result<(Vec<f64>, Tensor)> {
+        let (fx, pullback) = match self {
+            Loss::Features(map) => {
+                let (fx, pullback) = map.with_pullback(x)?;
+                (fx, Some((pullback, map.features(y)?)))
+            }
+            _ => (x.clone(), None),
+        };
+        let target = pullback.as_ref().map_or(y, |(_, fy)| fy);
+        let values = per_sample(&fx, target, |d| self.element(d).0);
+        let mut gradient = fx.clone();
+        let scale = 1.0 / fx.sample_len() as f64;
+        let pairs = gradient.data_mut().iter_mut().zip(target.data());
+        pairs.for_each(|(g, y)| *g = scale * self.element(*g - y).1);
+        match pullback {
+            Some((pullback, _)) => Ok((values, pullback(&gradient)?)),
+            None => Ok((values, gradient)),
+        }
+    }
+
+    /// Value and derivative for one difference.
+    fn element(&self, d: f64) -> (f64, f64) {
+        match self {
+            Loss::L2 | Loss::Features(_) => (d * d, 2.0 * d),
+            // The derivative at 0 is 0, as the reference has it.
+            Loss::L1 => (d.abs(), if d == 0.0 { 0.0 } else { d.signum() }),
+            Loss::Huber(delta) if d.abs() <= *delta => (0.5 * d * d, d),
+            Loss::Huber(delta) => (delta * (d.abs() - 0.5 * delta), delta * d.signum()),
+        }
+    }
+}
+
+fn per_sample(x: &Tensor, y: &Tensor, f: impl Fn(f64) -> f64) -> Vec<f64> {
+    let mean = |i: usize| {
+        let sum: f64 = x.sample(i).iter().zip(y.sample(i)).map(|(a, b)| f(a - b)).sum();
+        sum / x.sample_len() as f64
+    };
+    (0..x.samples()).map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dyweight_core::features::FeaturePullback;
+    use dyweight_core::noise::Stream;
+    use dyweight_core::tensor::dot;
+
+    /// f(x) = (Σ x², x₀·x₁): curved, so that a wrong pullback shows.
+    struct Curved;
+
+    impl FeatureMap for Curved {
+        fn name(&self) -> &str {
+            "curved"
+        }
+
+        fn sha256(&self) -> &str {
+            ""
+        }
+
+        fn shape(&self) -> [usize; 3] {
+            [3, 1, 1]
+        }
+
+        fn dims(&self) -> usize {
+            2
+        }
+
+        fn features(&self, x: &Tensor) -> Result<Tensor> {
+            let of = |i: usize| [dot(x.sample(i), x.sample(i)), x.sample(i)[0] * x.sample(i)[1]];
+            Tensor::new([x.samples(), 2, 1, 1], (0..x.samples()).flat_map(of).collect())
+        }
+
+        fn with_pullback<'f>(&'f self, x: &Tensor) -> Result<(Tensor, FeaturePullback<'f>)> {
+            let saved = x.clone();
+            let back = move |g: &Tensor| {
+                let mut out = saved.map(|v| 2.0 * v);
+                for i in 0..saved.samples() {
+                    let (g, x) = (g.sample(i).to_vec(), saved.sample(i).to_vec());
+                    let row = &mut out.data_mut()[i * x.len()..(i + 1) * x.len()];
+                    row.iter_mut().for_each(|v| *v *= g[0]);
+                    row[0] += g[1] * x[1];
+                    row[1] += g[1] * x[0];
+                }
+                Ok(out)
+            };
+            Ok((self.features(x)?, Box::new(back)))
+        }
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let batch = |seed| Tensor::new([2, 3, 1, 1], Stream::new(seed).normals(6)).unwrap();
+        let (x, y) = (batch(1), batch(2));
+        for loss in [Loss::L2, Loss::L1, Loss::Huber(0.7), Loss::Features(Arc::new(Curved))] {
+            let (values, gradient) = loss.with_gradient(&x, &y).unwrap();
+            assert_eq!(values, loss.values(&x, &y).unwrap());
+            for i in 0..6 {
+                let at = |h: f64| {
+                    let mut x = x.clone();
+                    x.data_mut()[i] += h;
+                    loss.values(&x, &y).unwrap()[i / 3]
+                };
+                let fd = (at(1e-6) - at(-1e-6)) / 2e-6;
+                assert!((fd - gradient.data()[i]).abs() < 1e-7 * fd.abs().max(1.0));
+            }
+        }
+    }
+}

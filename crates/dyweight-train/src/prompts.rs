@@ -1,0 +1,67 @@
+//! What samples are asked for by text.
+
+use dyweight_core::denoiser::{Condition, Context, Model};
+use dyweight_core::error::{Error, Result};
+use dyweight_files::{Malformed, read_file};
+use std::path::Path;
+
+/// No file of prompts is larger.
+const LARGEST: u64 = 64 << 20;
+/// Encoded texts are kept in memory, a quarter of a megabyte each of Stable Diffusion's.
+const MOST: usize = 8192;
+
+/// Texts, as given and as a model's encoder sees them.
+#[derive(Clone, Debug)]
+pub struct Prompts {
+    texts: Vec<String>,
+    negative: Option<String>,
+    contexts: Vec<Context>,
+    negative_context: Context,
+}
+
+impl Prompts {
+    /// Encodes texts, and the one guidance leads away from: the model's answer to nothing if there is none.
+    pub fn new(texts: Vec<String>, negative: Option<String>, model: &dyn Model) -> Result<Self> {
+        if texts.is_empty() || texts.len() > MOST {
+            let expected = format!("must be 1 to {MOST}");
+            return Err(Error::BadValue { name: "prompts", value: texts.len().to_string(), expected });
+        }
+        let contexts = texts.iter().map(|text| model.context_of(text)).collect::<Result<_>>()?;
+        let negative_context = negative.as_deref().map_or(Ok(Context::Nothing), |text| model.context_of(text))?;
+        Ok(Self { texts, negative, contexts, negative_context })
+    }
+
+    /// The lines of a file that say something.
+    pub fn lines(path: &Path) -> Result<Vec<String>> {
+        let bytes = read_file(path, LARGEST)?;
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|e| Error::malformed(path, Malformed::NotText { what: "prompts", offset: e.valid_up_to() }))?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(String::from);
+        let lines: Vec<String> = lines.take(MOST + 1).collect();
+        match lines.len() {
+            0 => Err(Error::malformed(path, Malformed::Inconsistent { problem: "holds no prompt".into() })),
+            _ => Ok(lines),
+        }
+    }
+
+    /// The text a number stands for: they begin again after the last.
+    pub fn text(&self, number: usize) -> &str {
+        &self.texts[number % self.texts.len()]
+    }
+
+    /// All texts.
+    pub fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
+    /// What guidance leads away from, where it was said.
+    pub fn negative(&self) -> Option<&str> {
+        self.negative.as_deref()
+    }
+
+    /// What samples with these numbers are conditioned on.
+    pub fn condition(&self, numbers: impl Iterator<Item = usize>, guidance: Option<f64>) -> Condition {
+        let contexts = numbers.map(|number| self.contexts[number % self.contexts.len()].clone()).collect();
+        Condition { contexts, negative: self.negative_context.clone(), guidance }
+    }
+}

@@ -1,0 +1,81 @@
+//! The numbers of a run: how much of what, in which order.
+
+use crate::learnable::{Block, Learnable};
+use crate::optimiser::Optimiser;
+use crate::rate::Rate;
+
+/// The numbers of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    /// Pairs per iteration: batch times accumulation rounds.
+    pub pairs: usize,
+    /// Samples per network call; changes memory, not results.
+    pub micro_batch: usize,
+    /// What is moved, one phase after the other.
+    pub phases: Vec<Phase>,
+    /// Iterations between validations; none is the reference algorithm and nothing else.
+    pub validate_every: Option<usize>,
+    /// Validation pairs.
+    pub validation_pairs: usize,
+    /// Validations without improvement after which training stops.
+    pub patience: Option<usize>,
+}
+
+/// A stretch of iterations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// How many.
+    pub iterations: usize,
+    /// What is moved in them, and how.
+    pub groups: Vec<Group>,
+}
+
+/// Blocks that are moved together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Their names.
+    pub blocks: Vec<&'static str>,
+    /// The rule.
+    pub optimiser: Optimiser,
+    /// The rate over the phase.
+    pub rate: Rate,
+    /// Decoupled weight decay, for the rules that have it.
+    pub decay: f64,
+    /// Largest norm of the group's gradient.
+    pub clip: f64,
+}
+
+impl Recipe {
+    /// Iterations of all phases.
+    pub fn iterations(&self) -> usize {
+        self.phases.iter().map(|p| p.iterations).sum()
+    }
+
+    /// The phase of an iteration, and the iteration's number within it.
+    pub fn at(&self, iteration: usize) -> (&Phase, usize) {
+        let mut rest = iteration;
+        for phase in &self.phases {
+            if rest < phase.iterations {
+                return (phase, rest);
+            }
+            rest -= phase.iterations;
+        }
+        let last = &self.phases[self.phases.len() - 1];
+        (last, last.iterations)
+    }
+}
+
+impl Group {
+    /// Where the group's numbers stand in the list.
+    pub(crate) fn places(&self, learnable: &dyn Learnable) -> Vec<usize> {
+        let mut first = 0;
+        let mut places = Vec::new();
+        for Block { name, len } in learnable.blocks() {
+            if self.blocks.contains(&name) {
+                places.extend(first..first + len);
+            }
+            first += len;
+        }
+        places
+    }
+}

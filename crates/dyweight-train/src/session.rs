@@ -1,0 +1,159 @@
+//! A run with its files: snapshots that survive `kill -9`, and a log.
+//!
+//! Nothing written depends on the clock, and a resumed run first cuts the log back to the snapshot it starts from: log and
+//! result are the same bytes as those of a run that was never interrupted. Of several processes rank 0 alone has files.
+
+use super::snapshot::Snapshot;
+use super::training::{Event, Iteration, Training};
+use dyweight_core::error::{Error, Result};
+use serde_json::json;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Seek, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Snapshots are this far apart unless told otherwise; when exactly they are taken changes nothing.
+const BETWEEN_SNAPSHOTS: Duration = Duration::from_secs(2);
+
+/// Where a run keeps its files.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The state to resume from; removed when the run is finished.
+    pub state: PathBuf,
+    /// One line of JSON per iteration.
+    pub log: PathBuf,
+}
+
+impl Files {
+    /// The files of a run whose solver goes to `out`: `solver.json` has `solver.state` and `solver.stats.jsonl`.
+    pub fn beside(out: &Path) -> Self {
+        Self { state: beside(out, "state"), log: beside(out, "stats.jsonl") }
+    }
+}
+
+/// A file that belongs to `out`. The ending `.json` gives way to its own; any other stays in the name, so that two solvers never share it.
+pub fn beside(out: &Path, ending: &str) -> PathBuf {
+    if out.extension().is_some_and(|e| e == "json") {
+        return out.with_extension(ending);
+    }
+    let mut name = out.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(ending);
+    out.with_file_name(name)
+}
+
+/// Sees every iteration; `Break` stops the run, with the reason as its error.
+pub type Watcher<'w> = dyn FnMut(&Iteration, &Training) -> ControlFlow<Error> + 'w;
+
+/// A run that is writing.
+pub struct Session {
+    run: Training,
+    files: Files,
+    identity: String,
+    /// None but at rank 0.
+    log: Option<File>,
+    saved: Instant,
+    between: Duration,
+}
+
+impl Session {
+    /// Opens the files, restoring the state if `resume` and there is one. True if it was resumed.
+    pub fn open(mut run: Training, files: Files, identity: &str, resume: bool) -> Result<(Self, bool)> {
+        let comm = run.comm().clone();
+        let blocks = run.learnable().blocks();
+        let stored = comm.from_first(|| match resume && files.state.exists() {
+            true => Snapshot::read(&files.state, identity, &blocks).map(Some),
+            false => Ok(None),
+        })?;
+        let resumed = stored.is_some();
+        stored.into_iter().for_each(|snapshot| snapshot.restore(&mut run));
+        let logged = if resumed { run.iteration } else { 0 };
+        let log = if comm.is_first() { Some(open_log(&files.log, logged)?) } else { None };
+        let (identity, saved, between) = (identity.into(), Instant::now(), BETWEEN_SNAPSHOTS);
+        let session = Self { run, files, identity, log, saved, between };
+        session.save()?;
+        Ok((session, resumed))
+    }
+
+    /// Takes snapshots this far apart.
+    pub fn snapshots_every(mut self, between: Duration) -> Self {
+        self.between = between;
+        self
+    }
+
+    /// Iterations made so far.
+    pub fn iteration(&self) -> usize {
+        self.run.iteration
+    }
+
+    /// Runs to the end, showing every iteration. `Break` in any process stops all at that iteration with the state saved, and is the
+    /// error where it was given.
+    pub fn run(mut self, show: &mut Watcher<'_>) -> Result<Training> {
+        while !self.run.is_finished() {
+            let iteration = self.run.advance()?;
+            let failed = |e| Error::io("write", &self.files.log, e);
+            if let Some(log) = &mut self.log {
+                writeln!(log, "{}", line(&iteration)).map_err(failed)?;
+            }
+            if self.saved.elapsed() > self.between {
+                self.save()?;
+                self.saved = Instant::now();
+            }
+            let reason = show(&iteration, &self.run).break_value();
+            if self.run.comm().any(reason.is_some()) {
+                self.save()?;
+                return Err(reason.unwrap_or(Error::Cancelled));
+            }
+        }
+        self.save()?;
+        Ok(self.run)
+    }
+
+    /// The log reaches the disk before the state that says it is there.
+    fn save(&self) -> Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        log.sync_data().map_err(|e| Error::io("write", &self.files.log, e))?;
+        Snapshot::of(&self.run, &self.identity).write(&self.files.state)
+    }
+}
+
+/// Opens the log cut back to the lines of the first `iterations` iterations.
+fn open_log(path: &Path, iterations: usize) -> Result<File> {
+    let failed = |e| Error::io("write", path, e);
+    let mut log = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+    let mut keep = 0;
+    let mut reader = BufReader::new(&log);
+    let mut text = Vec::new();
+    for i in 0..iterations {
+        text.clear();
+        let read = reader.read_until(b'\n', &mut text).map_err(failed)?;
+        if read == 0 || text.last() != Some(&b'\n') {
+            return Err(failed(std::io::Error::other(format!(
+                "the log ends at iteration {i}, before the state's {iterations}"
+            ))));
+        }
+        keep += read as u64;
+    }
+    log.set_len(keep).map_err(failed)?;
+    log.seek(std::io::SeekFrom::End(0)).map_err(failed)?;
+    Ok(log)
+}
+
+fn line(iteration: &Iteration) -> String {
+    let mut facts = json!({
+        "iteration": iteration.index, "loss": iteration.loss, "rate": iteration.rate, "gradient_norm": iteration.norm,
+    });
+    if let Some(validation) = iteration.validation {
+        facts["validation"] = json!(validation.loss);
+        if validation.event == Event::RolledBack {
+            facts["rolled_back"] = json!(true);
+        }
+    }
+    facts.to_string()
+}
+
+/// Removes the state of a finished run.
+pub fn remove_state(files: &Files) -> Result<()> {
+    std::fs::remove_file(&files.state).map_err(|e| Error::io("remove", &files.state, e))
+}

@@ -1,0 +1,194 @@
+//! A run's state on disk: everything [`Training`] needs to go on as if it had never stopped.
+
+use super::guard::Guard;
+use super::learnable::Block;
+use super::optimiser::Moments;
+use super::training::Training;
+use crate::comm::{Parcel, Reader};
+use dyweight_core::error::{Error, Result};
+use dyweight_files::Malformed;
+use dyweight_files::{Fingerprint, SharedBytes, StoredTensor, TensorFile, read_file};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The state between two iterations, with the identity of the run it belongs to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// A text that names the run: its resolved configuration.
+    pub identity: String,
+    /// Iterations made.
+    pub iteration: usize,
+    /// The numbers.
+    pub numbers: Vec<f64>,
+    /// What the optimiser remembers of each block.
+    pub moments: Vec<Moments>,
+    /// Validation's memory.
+    pub guard: Option<Guard>,
+}
+
+const FORMAT: &str = "dyweight-training-state 3";
+/// How states of every version begin.
+const FORMATS: &str = "dyweight-training-state ";
+
+impl Snapshot {
+    /// The state of a run.
+    pub fn of(run: &Training, identity: &str) -> Self {
+        Self {
+            identity: identity.into(),
+            iteration: run.iteration,
+            numbers: run.numbers.clone(),
+            moments: run.moments.clone(),
+            guard: run.guard.clone(),
+        }
+    }
+
+    /// Puts the state into a run of the same identity.
+    pub fn restore(self, run: &mut Training) {
+        run.iteration = self.iteration;
+        run.numbers = self.numbers;
+        run.moments = self.moments;
+        run.guard = self.guard;
+    }
+
+    /// Writes it, all or nothing.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut file = TensorFile::default();
+        file.metadata.insert("format".into(), FORMAT.into());
+        file.metadata.insert("identity".into(), self.identity.clone());
+        let mut put = |name: &str, values: &[f64]| -> Result<()> {
+            let stored = StoredTensor::from_f64(&[values.len()], values).map_err(|p| Error::malformed(path, p))?;
+            file.tensors.insert(name.into(), stored);
+            Ok(())
+        };
+        put("numbers", &self.numbers)?;
+        put("first", &self.moments.iter().flat_map(|m| m.first.clone()).collect::<Vec<_>>())?;
+        put("second", &self.moments.iter().flat_map(|m| m.second.clone()).collect::<Vec<_>>())?;
+        // Counts stay far below 2⁵³, so f64 holds them exactly.
+        put("iteration", &[self.iteration as f64])?;
+        put("updates", &self.moments.iter().map(|m| m.updates as f64).collect::<Vec<_>>())?;
+        if let Some(g) = &self.guard {
+            put("best", &g.best)?;
+            let counts = [g.flat, g.adrift, g.rollbacks].map(|n| n as f64);
+            put("guard", &[&[g.best_loss, g.initial_loss, g.rate_scale], &counts[..]].concat())?;
+        }
+        let sha256 = fingerprint(&file);
+        file.metadata.insert("sha256".into(), sha256);
+        file.write(path)
+    }
+
+    /// Reads a state; one of another run, of other blocks or with impossible counts is refused.
+    pub fn read(path: &Path, identity: &str, blocks: &[Block]) -> Result<Self> {
+        let bytes = read_file(path, u64::MAX)?;
+        Self::parse(bytes, identity, blocks).map_err(|problem| Error::malformed(path, problem))
+    }
+
+    /// Reads the bytes of a state.
+    pub fn parse(bytes: SharedBytes, identity: &str, blocks: &[Block]) -> Result<Self, Malformed> {
+        let inconsistent = |problem: &str| Malformed::Inconsistent { problem: problem.into() };
+        let file = TensorFile::parse(bytes)?;
+        match file.metadata.get("format").map(String::as_str) {
+            Some(FORMAT) => {}
+            Some(other) if other.starts_with(FORMATS) => {
+                return Err(inconsistent(
+                    "the state was left by another version of dyweight: start anew, or finish with that one",
+                ));
+            }
+            _ => return Err(inconsistent("this is not a training state")),
+        }
+        if file.metadata.get("sha256") != Some(&fingerprint(&file)) {
+            return Err(inconsistent("the state is damaged: its numbers are not those that were written"));
+        }
+        let theirs = file.metadata.get("identity").map_or("", String::as_str);
+        if theirs != identity {
+            return Err(inconsistent(&format!("the state belongs to another run: {}", difference(theirs, identity))));
+        }
+        let list = |name: &str, len: usize| {
+            let values = file.tensor(name)?.to_f64();
+            if values.len() == len {
+                Ok(values)
+            } else {
+                Err(inconsistent(&format!("'{name}' has {} numbers, not {len}", values.len())))
+            }
+        };
+        let count = |value: f64| {
+            let sound = (0.0..1e15).contains(&value) && value.fract() == 0.0;
+            if sound { Ok(value as usize) } else { Err(inconsistent("a count is not a count")) }
+        };
+        let parameters = blocks.iter().map(|b| b.len).sum();
+        let guard = match file.tensors.contains_key("guard") {
+            true => {
+                let g = list("guard", 6)?;
+                Some(Guard {
+                    best: list("best", parameters)?,
+                    best_loss: g[0],
+                    initial_loss: g[1],
+                    rate_scale: g[2],
+                    flat: count(g[3])?,
+                    adrift: count(g[4])?,
+                    rollbacks: count(g[5])?,
+                })
+            }
+            false => None,
+        };
+        let (first, second) = (list("first", parameters)?, list("second", parameters)?);
+        let mut at = 0;
+        let mut moments = Vec::new();
+        for (Block { len, .. }, updates) in blocks.iter().zip(list("updates", blocks.len())?) {
+            let (first, second) = (first[at..at + len].to_vec(), second[at..at + len].to_vec());
+            moments.push(Moments { first, second, updates: count(updates)? as u64 });
+            at += len;
+        }
+        let (iteration, numbers) = (count(list("iteration", 1)?[0])?, list("numbers", parameters)?);
+        Ok(Self { identity: identity.into(), iteration, numbers, moments, guard })
+    }
+}
+
+/// The first option in which two runs differ, with both values.
+fn difference(theirs: &str, ours: &str) -> String {
+    let fields = |text: &str| serde_json::from_str::<BTreeMap<String, Value>>(text).unwrap_or_default();
+    let (theirs, ours) = (fields(theirs), fields(ours));
+    let said = |side: &BTreeMap<String, Value>, key: &str| side.get(key).map_or("nothing".into(), Value::to_string);
+    let all: BTreeSet<&String> = theirs.keys().chain(ours.keys()).collect();
+    let differing = all.into_iter().filter(|key| theirs.get(*key) != ours.get(*key));
+    let texts: Vec<String> =
+        differing.map(|k| format!("its {k} is {}, not {}", said(&theirs, k), said(&ours, k))).collect();
+    texts.join("; ")
+}
+
+/// To the other processes of the run, which never see the file.
+impl Parcel for Snapshot {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.identity.put(out);
+        (self.iteration, self.numbers.clone()).put(out);
+        let each = |m: &Moments| (m.updates, (m.first.clone(), m.second.clone()));
+        self.moments.iter().map(each).collect::<Vec<_>>().put(out);
+        self.guard.is_some().put(out);
+        if let Some(g) = &self.guard {
+            (g.best.clone(), vec![g.best_loss, g.initial_loss, g.rate_scale]).put(out);
+            vec![g.flat, g.adrift, g.rollbacks].put(out);
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let identity = String::take(from)?;
+        let (iteration, numbers) = Parcel::take(from)?;
+        let each = |(updates, (first, second))| Moments { first, second, updates };
+        let moments = <Vec<(u64, (Vec<f64>, Vec<f64>))>>::take(from)?.into_iter().map(each).collect();
+        let guard = match bool::take(from)? {
+            true => {
+                let (best, rates): (_, Vec<f64>) = Parcel::take(from)?;
+                let [best_loss, initial_loss, rate_scale] = rates.try_into().ok()?;
+                let [flat, adrift, rollbacks] = Vec::take(from)?.try_into().ok()?;
+                Some(Guard { best, best_loss, initial_loss, rate_scale, flat, adrift, rollbacks })
+            }
+            false => None,
+        };
+        Some(Self { identity, iteration, numbers, moments, guard })
+    }
+}
+
+/// The hash of all numbers: every bit pattern is a number, so nothing else would tell a damaged one.
+fn fingerprint(file: &TensorFile) -> String {
+    file.tensors.values().fold(Fingerprint::default(), |mut hash, t| hash.add(t.bytes()).clone()).text()
+}

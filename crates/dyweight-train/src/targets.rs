@@ -1,0 +1,305 @@
+//! What the teacher makes of the pairs: computed once, kept in memory and, if wanted, on disk.
+//!
+//! Pair i's target depends on the model, the teacher, the grid, the seed and i alone, so it can be reused across budgets
+//! and runs. Pairs are computed in chunks; a chunk is one file, written all or nothing, under a directory named after the
+//! hash of everything the targets depend on. Of several processes each computes a share, and rank 0 alone writes.
+
+use super::pairs::Pairs;
+use crate::comm::{Comm, Solo};
+use dyweight_core::denoiser::Model;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::sample::{Plan, sample};
+use dyweight_core::schedule::Grid;
+use dyweight_core::solver::Solver;
+use dyweight_core::tensor::Tensor;
+use dyweight_files::{Fingerprint, SharedBytes, StoredTensor, TensorFile, read_file};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// Pairs computed and stored together.
+const CHUNK: usize = 16;
+/// Numbers kept in memory; beyond it the oldest chunks are computed or read again.
+const MOST_NUMBERS: usize = 64 << 20;
+
+/// Which states of the teacher the student is compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Supervision {
+    /// The end alone.
+    #[default]
+    Endpoint,
+    /// The end, and the state after every `stride` steps of the teacher, which runs on a refinement of the student's grid.
+    Path {
+        /// Teacher steps per student step.
+        stride: usize,
+    },
+}
+
+/// A solver with many steps.
+pub struct Teacher {
+    /// The method.
+    pub solver: Box<dyn Solver>,
+    /// Its grid.
+    pub grid: Grid,
+    /// Whether its result is denoised to zero.
+    pub denoise_to_zero: bool,
+    /// A text that changes whenever its results would: part of the cache's key.
+    pub identity: String,
+}
+
+/// The targets of a list of pairs.
+pub struct Targets {
+    model: Arc<dyn Model>,
+    pairs: Pairs,
+    teacher: Teacher,
+    supervision: Supervision,
+    /// Samples per network call.
+    batch: usize,
+    directory: Option<PathBuf>,
+    comm: Arc<dyn Comm>,
+    memory: Mutex<BTreeMap<usize, Vec<Tensor>>>,
+}
+
+impl Targets {
+    /// Targets of `pairs` by `teacher`, computed `batch` at a time.
+    pub fn new(model: Arc<dyn Model>, pairs: Pairs, teacher: Teacher, supervision: Supervision, batch: usize) -> Self {
+        let comm = Arc::new(Solo);
+        Self { model, pairs, teacher, supervision, batch, directory: None, comm, memory: Mutex::default() }
+    }
+
+    /// Shares the work with other processes, which have the same targets.
+    pub fn shared_by(mut self, comm: Arc<dyn Comm>) -> Self {
+        self.comm = comm;
+        self
+    }
+
+    /// The processes that share the work.
+    pub fn comm(&self) -> &Arc<dyn Comm> {
+        &self.comm
+    }
+
+    /// Keeps targets under `directory` too, in a folder of this model's, teacher's and pairs' own.
+    pub fn cached_in(mut self, directory: PathBuf, model_sha256: &str) -> Result<Self> {
+        let folder = directory.join(&self.key(model_sha256)[..24]);
+        if self.comm.is_first() {
+            std::fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
+        }
+        self.directory = Some(folder);
+        Ok(self)
+    }
+
+    /// The pairs.
+    pub fn pairs(&self) -> &Pairs {
+        &self.pairs
+    }
+
+    fn key(&self, model_sha256: &str) -> String {
+        let (pairs, teacher) = (&self.pairs, &self.teacher);
+        let mut hash = Fingerprint::default();
+        hash.add(format!("targets 3|{model_sha256}|{}|{}", teacher.identity, teacher.denoise_to_zero).as_bytes());
+        hash.add_numbers(teacher.grid.sigmas());
+        let condition = (pairs.shape, pairs.classes, pairs.class, pairs.guidance);
+        hash.add(format!("{:?}|{condition:?}", self.supervision).as_bytes());
+        if let Some(prompts) = &pairs.prompts {
+            hash.add(format!("{:?}|{:?}", prompts.texts(), prompts.negative()).as_bytes());
+        }
+        match &pairs.noise {
+            super::Noise::Stream { seed, purpose } => hash.add(format!("{seed} {purpose}").as_bytes()),
+            super::Noise::Given(noise) => hash.add_numbers(noise.data()),
+            super::Noise::Seeds { seeds, rng } => hash.add(format!("{rng:?} {seeds:?}").as_bytes()),
+        };
+        hash.text()
+    }
+
+    /// Has the targets of pairs `range` computed, by all processes together, before they are asked for. All must call it.
+    pub fn prepare(&self, range: Range<usize>) -> Result<()> {
+        if self.comm.size() == 1 {
+            return self.of(range).map(drop);
+        }
+        // Everyone remembers and forgets the same chunks, so everyone misses the same ones.
+        let chunks = range.start / CHUNK..range.end.div_ceil(CHUNK);
+        let mut missing: Vec<usize> = chunks.filter(|c| !self.lock().contains_key(c)).collect();
+        if self.directory.is_some() {
+            let stored = || Ok(missing.iter().map(|c| self.read(*c, self.pairs_of(*c, range.end).len())).collect());
+            let stored: Vec<Option<Vec<Tensor>>> = self.comm.from_first(stored)?;
+            let found = missing.iter().zip(&stored).filter_map(|(c, states)| Some((c, states.as_ref()?)));
+            found.for_each(|(chunk, states)| self.remember(*chunk, states));
+            missing.retain(|c| !self.lock().contains_key(c));
+        }
+        let pairs: Vec<usize> = missing.iter().flat_map(|c| self.pairs_of(*c, range.end)).collect();
+        let runs = |mine: Range<usize>| {
+            let runs = pairs[mine].chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1);
+            stacked(&runs.map(|run| self.compute(run)).collect::<Result<Vec<_>>>()?)
+        };
+        let mut parts = self.comm.spread(0..pairs.len(), runs)?;
+        parts.retain(|states| !states.is_empty());
+        let states = stacked(&parts)?;
+        let mut first = 0;
+        for chunk in missing {
+            let last = first + self.pairs_of(chunk, range.end).len();
+            let states: Vec<Tensor> = states.iter().map(|s| s.slice(first..last)).collect();
+            if self.comm.is_first() {
+                self.write(chunk, &states)?;
+            }
+            self.remember(chunk, &states);
+            first = last;
+        }
+        Ok(())
+    }
+
+    /// The supervised states of pairs `range`, the endpoint last.
+    pub fn of(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
+        let mut parts: Vec<Vec<Tensor>> = Vec::new();
+        for chunk in range.start / CHUNK..range.end.div_ceil(CHUNK) {
+            let states = self.chunk(chunk, range.end)?;
+            let first = chunk * CHUNK;
+            let inside = range.start.max(first) - first..range.end.min(first + CHUNK) - first;
+            parts.push(states.iter().map(|s| s.slice(inside.clone())).collect());
+        }
+        stacked(&parts)
+    }
+
+    /// The pairs of a whole chunk, or as many of them as given noise allows but at least up to pair `end`.
+    fn pairs_of(&self, chunk: usize, end: usize) -> Range<usize> {
+        let first = chunk * CHUNK;
+        let last = match self.pairs.noise.len() {
+            Some(given) => (first + CHUNK).min(given.max(end.min(first + CHUNK))),
+            None => first + CHUNK,
+        };
+        first..last
+    }
+
+    fn chunk(&self, chunk: usize, end: usize) -> Result<Vec<Tensor>> {
+        if let Some(states) = self.lock().get(&chunk) {
+            return Ok(states.clone());
+        }
+        let pairs = self.pairs_of(chunk, end);
+        let states = match self.read(chunk, pairs.len()) {
+            Some(states) => states,
+            None => {
+                let states = self.compute(pairs)?;
+                if self.comm.is_first() {
+                    self.write(chunk, &states)?;
+                }
+                states
+            }
+        };
+        // Of several processes all must remember the same, whatever each was asked for: see `prepare`.
+        if self.comm.size() == 1 {
+            self.remember(chunk, &states);
+        }
+        Ok(states)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<usize, Vec<Tensor>>> {
+        // A panic elsewhere cannot leave a half-made chunk here: chunks are inserted whole.
+        self.memory.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn remember(&self, chunk: usize, states: &[Tensor]) {
+        let numbers: usize = states.iter().map(|s| s.data().len()).sum();
+        let mut memory = self.lock();
+        while !memory.is_empty() && (memory.len() + 1) * numbers > MOST_NUMBERS {
+            memory.pop_first();
+        }
+        memory.insert(chunk, states.to_vec());
+    }
+
+    fn compute(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
+        stacked(&in_parts(&*self.model, range, self.batch, |part| self.run(part))?)
+    }
+
+    fn run(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
+        let noise = self.pairs.latents(range.clone())?;
+        let denoiser = self.model.denoiser(&self.pairs.condition(range))?;
+        let teacher = &self.teacher;
+        let plan = Plan::new(&*teacher.solver, &teacher.grid).denoise_to_zero(teacher.denoise_to_zero);
+        let steps = teacher.grid.steps();
+        let mut states = Vec::new();
+        let outcome = sample(&*denoiser, &plan, &noise, &mut |state| {
+            if let Supervision::Path { stride } = self.supervision
+                && state.index > 0
+                && state.index < steps
+                && state.index % stride == 0
+            {
+                states.push(state.x.tensor().clone());
+            }
+            ControlFlow::Continue(())
+        })?;
+        states.push(outcome.samples);
+        Ok(states)
+    }
+
+    fn file(&self, chunk: usize) -> Option<PathBuf> {
+        self.directory.as_ref().map(|d| d.join(format!("pairs-{:08}.safetensors", chunk * CHUNK)))
+    }
+
+    /// A stored chunk; none if it is missing, damaged or of another size: it is then made anew.
+    fn read(&self, chunk: usize, pairs: usize) -> Option<Vec<Tensor>> {
+        let [c, h, w] = self.pairs.shape;
+        let states = parse_states(read_file(&self.file(chunk)?, u64::MAX).ok()?, [pairs, c, h, w])?;
+        (states.len() == self.states()).then_some(states)
+    }
+
+    /// How many states of the teacher are supervised.
+    fn states(&self) -> usize {
+        match self.supervision {
+            Supervision::Endpoint => 1,
+            // Every stride-th state before the end, and the end.
+            Supervision::Path { stride } => self.teacher.grid.steps().saturating_sub(1) / stride.max(1) + 1,
+        }
+    }
+
+    fn write(&self, chunk: usize, states: &[Tensor]) -> Result<()> {
+        let Some(path) = self.file(chunk) else { return Ok(()) };
+        let mut file = TensorFile::default();
+        for (k, state) in states.iter().enumerate() {
+            let stored =
+                StoredTensor::from_f64(&state.shape(), state.data()).map_err(|p| Error::malformed(&path, p))?;
+            file.tensors.insert(format!("state{k:04}"), stored);
+        }
+        let sha256 = digest(file.tensors.values().map(|t| t.bytes()));
+        file.metadata.insert("sha256".into(), sha256);
+        file.write(&path)
+    }
+}
+
+/// The states in the bytes of a stored chunk; none if they are damaged or not of this shape.
+pub fn parse_states(bytes: SharedBytes, shape: [usize; 4]) -> Option<Vec<Tensor>> {
+    let file = TensorFile::parse(bytes).ok()?;
+    if file.metadata.get("sha256")? != &digest(file.tensors.values().map(StoredTensor::bytes)) {
+        return None;
+    }
+    let batch = |t: &StoredTensor| (t.shape() == shape).then(|| Tensor::new(shape, t.to_f64()).ok()).flatten();
+    file.tensors.values().map(batch).collect()
+}
+
+/// Lists of states one behind the other, state by state.
+pub fn stacked(parts: &[Vec<Tensor>]) -> Result<Vec<Tensor>> {
+    let states = parts.first().map_or(0, Vec::len);
+    (0..states).map(|k| Tensor::concat(&parts.iter().map(|p| p[k].clone()).collect::<Vec<_>>())).collect()
+}
+
+fn digest<'b>(parts: impl Iterator<Item = &'b [u8]>) -> String {
+    parts.fold(Fingerprint::default(), |mut hash, part| hash.add(part).clone()).text()
+}
+
+/// Runs `f` over parts of a range: one after the other for a model that fills the machine itself, side by side for one that
+/// does not. Results are in order, and samples are independent, so the split changes nothing.
+pub fn in_parts<T: Send>(
+    model: &dyn Model,
+    range: Range<usize>,
+    batch: usize,
+    f: impl Fn(Range<usize>) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let threads = rayon::current_num_threads();
+    let size = if model.is_light() { range.len().div_ceil(threads).min(batch) } else { batch }.max(1);
+    let part = |start: usize| start..(start + size).min(range.end);
+    let starts: Vec<usize> = range.clone().step_by(size).collect();
+    if model.is_light() && starts.len() > 1 {
+        return starts.into_par_iter().map(|s| f(part(s))).collect();
+    }
+    starts.into_iter().map(|s| f(part(s))).collect()
+}

@@ -1,0 +1,52 @@
+//! All numbers, losses and gradients of a run, for comparison with other implementations.
+
+use crate::learnable::Shown;
+use crate::training::{Iteration, Training};
+use dyweight_core::error::{Error, Result};
+use dyweight_files::{StoredTensor, TensorFile};
+use std::path::Path;
+
+/// A record of every iteration.
+#[derive(Default)]
+pub struct Trace {
+    losses: Vec<f64>,
+    rates: Vec<f64>,
+    /// Before the first iteration, and after each.
+    numbers: Vec<Vec<Shown>>,
+    gradients: Vec<Vec<Shown>>,
+}
+
+impl Trace {
+    /// Notes the numbers before the first iteration.
+    pub fn start(run: &Training) -> Self {
+        Self { numbers: vec![run.learnable().shown(&run.numbers)], ..Self::default() }
+    }
+
+    /// Notes an iteration and the numbers after it.
+    pub fn add(&mut self, iteration: &Iteration, run: &Training) {
+        self.losses.push(iteration.loss);
+        self.rates.push(iteration.rate);
+        self.gradients.push(run.learnable().shown_gradient(&iteration.gradient));
+        self.numbers.push(run.learnable().shown(&run.numbers));
+    }
+
+    /// Writes it as safetensors: each block under its name, its gradients under `grad_` and the name, `loss` and `lr`.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut file = TensorFile::default();
+        let mut put = |name: String, shape: &[usize], values: &[f64]| -> Result<()> {
+            let stored = StoredTensor::from_f64(shape, values).map_err(|p| Error::malformed(path, p))?;
+            file.tensors.insert(name, stored);
+            Ok(())
+        };
+        for (prefix, list) in [("", &self.numbers), ("grad_", &self.gradients)] {
+            let Some(first) = list.first() else { continue };
+            for (k, Shown { name, shape, .. }) in first.iter().enumerate() {
+                let values: Vec<f64> = list.iter().flat_map(|shown| shown[k].values.iter().copied()).collect();
+                put(format!("{prefix}{name}"), &[&[list.len()], &shape[..]].concat(), &values)?;
+            }
+        }
+        put("loss".into(), &[self.losses.len()], &self.losses)?;
+        put("lr".into(), &[self.rates.len()], &self.rates)?;
+        file.write(path)
+    }
+}
