@@ -1,10 +1,8 @@
 //! What a person sees while a solver is trained.
 
 use crate::ui;
-use dyweight::error::shown;
 use dyweight::train::TrainPlan;
 use dyweight::train::{Event, Iteration, Training};
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Progress, warnings and an estimate of the time.
@@ -14,17 +12,15 @@ pub struct TrainShow {
     /// The first iteration seen: later than 0 if the run was resumed.
     first: Option<usize>,
     iterations: usize,
-    /// What a resumed run went on from.
-    state: PathBuf,
     started: Instant,
     estimated: bool,
 }
 
 impl TrainShow {
-    pub fn new(plan: &TrainPlan, state: PathBuf) -> Self {
+    pub fn new(plan: &TrainPlan) -> Self {
         let (what, iterations) = (format!("training {} calls", plan.student.frame.nfe), plan.recipe.iterations());
         let (progress, started) = (ui::Progress::new(&what, iterations), Instant::now());
-        Self { progress, validation: f64::NAN, first: None, state, iterations, started, estimated: false }
+        Self { progress, validation: f64::NAN, first: None, iterations, started, estimated: false }
     }
 
     pub fn iteration(&mut self, iteration: &Iteration, run: &Training) {
@@ -43,9 +39,6 @@ impl TrainShow {
         if iteration.index == first {
             self.started = Instant::now();
             self.progress.skip(first);
-            if first > 0 {
-                ui::say(&format!("resuming {}", shown(&self.state)));
-            }
         }
         if !self.estimated && iteration.index >= first + 2 {
             self.estimate(iteration.index - first, self.iterations - first);
