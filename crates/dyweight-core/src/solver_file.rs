@@ -9,7 +9,7 @@
 //! Row i of `weights` belongs to step i, newest slope **last**. Numbers survive writing and reading to the last bit.
 //! [`SolverFile::warnings`] says what looks unlike a good solver; `docs/solver-file.md` documents every field.
 
-use crate::denoiser::Prediction;
+use crate::denoiser::{Model, Prediction};
 use crate::error::{Error, Problem, Result, printable};
 use crate::schedule::{Grid, Schedule};
 use crate::solver::{DyWeight, Rows, Scales, realised_times};
@@ -188,6 +188,21 @@ impl SolverFile {
         };
         let lines: Vec<String> = fields.iter().map(line).collect();
         format!("{{\n{}\n}}\n", lines.join(",\n")).into_bytes()
+    }
+
+    /// The rule of the grid on a model. Released coefficients of flows are used at every image size, on the grid that goes with
+    /// the size; others on the grid they were learned on.
+    pub fn schedule_on(&self, model: &dyn Model) -> Schedule {
+        let released = self.training.contains_key("source");
+        match (&self.schedule, model.schedule()) {
+            (Schedule::Flow { .. }, Some(own @ Schedule::Flow { .. })) if released => own,
+            _ => self.schedule.clone(),
+        }
+    }
+
+    /// The grid on a model.
+    pub fn grid_on(&self, model: &dyn Model) -> Result<Grid> {
+        self.schedule_on(model).grid(self.steps, (self.sigma_min, self.sigma_max))
     }
 
     /// The nominal grid.

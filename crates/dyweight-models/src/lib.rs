@@ -8,10 +8,12 @@ pub mod edm;
 pub mod embedded;
 mod feature_spec;
 pub mod features;
+pub mod flux;
 pub mod inception;
 pub mod latent;
 mod side_by_side;
 pub mod spec;
+pub mod t5;
 pub mod unet;
 pub mod weights;
 

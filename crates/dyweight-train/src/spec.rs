@@ -290,7 +290,7 @@ impl TrainSpec {
     /// The student's run for a budget.
     pub fn plan(&self, model: &dyn Model, schedule: &ScheduleSpec, budget: Budget, loss: Loss) -> Result<TrainPlan> {
         let prediction = model.prediction();
-        let rule = schedule.build(prediction)?;
+        let rule = schedule.on(model)?;
         let range = schedule.range(&rule, model.sigma_range());
         let counts_calls = matches!(budget, Budget::Nfe(_));
         let afs = self.afs.unwrap_or(counts_calls && prediction == Prediction::Denoised);

@@ -3,6 +3,7 @@
 use super::guided::Guided;
 use super::{Denoiser, Differentiable, Levels, Prediction, Pullback};
 use crate::error::{Error, Result, number};
+use crate::schedule::Schedule;
 use crate::tensor::Tensor;
 use std::sync::Arc;
 
@@ -74,7 +75,17 @@ pub trait Model: Send + Sync {
 
     /// True if the strength of guidance is an input of the network, not a second prediction.
     fn takes_guidance(&self) -> bool {
-        false
+        self.usual_guidance().is_some()
+    }
+
+    /// The strength of guidance such a network is told where nothing is said.
+    fn usual_guidance(&self) -> Option<f64> {
+        None
+    }
+
+    /// The rule for its grids, where it has one of its own: a flow whose shift follows the size of its samples.
+    fn schedule(&self) -> Option<Schedule> {
+        None
     }
 
     /// From samples to images; none if samples are images, or are not meant to be seen.
@@ -105,7 +116,7 @@ pub trait Model: Send + Sync {
 
     /// The model as solvers see it, guidance included. Not to be overridden.
     fn denoiser<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>> {
-        condition.check()?;
+        condition.check(self.takes_guidance())?;
         match condition.guidance {
             Some(guidance) if !self.takes_guidance() => {
                 let both = Condition { guidance: None, ..condition.with_negatives() };
@@ -127,13 +138,13 @@ impl Condition {
         Self { guidance, ..self }
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self, is_input: bool) -> Result<()> {
         let bad = |g: f64, expected: &str| {
             Err(Error::BadValue { name: "guidance", value: number(g), expected: expected.into() })
         };
         match self.guidance {
             Some(g) if !g.is_finite() => bad(g, "must be finite"),
-            Some(g) if self.contexts.iter().all(|c| *c == self.negative) => {
+            Some(g) if !is_input && self.contexts.iter().all(|c| *c == self.negative) => {
                 bad(g, "guidance needs a class or a prompt to guide to")
             }
             _ => Ok(()),

@@ -10,10 +10,13 @@
 //! bound     D with its contexts, as solvers see it
 //! probe     a part alone, at given inputs
 //! model     all together, as commands see it
+//! flow      the same of a flow: FLUX
+//! texts     FLUX's two text encoders, opened when they are asked and let go
 //! ```
 
 mod bound;
 mod bundle;
+mod flow;
 mod images;
 mod model;
 mod network;
@@ -21,8 +24,10 @@ mod parts;
 mod precond;
 mod probe;
 mod schedule;
+mod texts;
 
 pub use bundle::Bundle;
+pub use flow::FlowModel;
 pub use images::ImageDecoder;
 pub use model::{LatentModel, Settings};
 pub use precond::Target;

@@ -44,7 +44,7 @@ impl Ready {
             Contestant::Handcrafted { solver, schedule, afs } => {
                 let model = &subject.model.model;
                 let prediction = model.prediction();
-                let (solver, rule) = (solver.build(model.is_bounded())?, schedule.build(prediction)?);
+                let (solver, rule) = (solver.build(model.is_bounded())?, schedule.on(&**model)?);
                 let range = schedule.range(&rule, model.sigma_range());
                 let (afs, calls) = (*afs, subject.calls()?);
                 let setting = Setting {
@@ -65,7 +65,7 @@ impl Ready {
         }
     }
 
-    /// Learned coefficients on the grid they were learned on.
+    /// Learned coefficients on the grid they were learned on, or that goes with the model.
     pub fn learned(file: &SolverFile, nfe: usize, subject: &Subject) -> Result<Self> {
         let prediction = subject.model.model.prediction();
         if file.prediction != prediction {
@@ -75,7 +75,7 @@ impl Ready {
             });
         }
         let solver = DyWeight::fixed(&file.weights, &file.time_scale)?.time_shift(file.time_shift);
-        let grid = file.grid()?;
+        let grid = file.grid_on(&*subject.model.model)?;
         let plan = Plan::new(&solver, &grid).afs(file.afs);
         let made = subject.calls()? * dyweight_core::sample::count_calls(&plan, prediction)?;
         if made != nfe {
