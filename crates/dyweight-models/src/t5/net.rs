@@ -48,9 +48,7 @@ pub(crate) fn layout(set: &TensorSet) -> Option<Layout> {
     };
     let owns = move |name: &str| {
         let rest = name.strip_prefix(&owned);
-        rest.is_some_and(|rest| {
-            (rest.starts_with("encoder.") || rest == kept) && (rest == kept || !NAMES.contains(&rest))
-        })
+        rest.is_some_and(|rest| rest == kept || rest.starts_with("encoder.") && !NAMES.contains(&rest))
     };
     Some(Layout::new(locate, owns))
 }

@@ -29,7 +29,7 @@ impl Normaliser {
         let wrong = || Malformed::Inconsistent { problem: "the normalisation map is cut short".into() };
         let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(wrong)?;
         let size = u32::from_le_bytes(*size) as usize;
-        if size % 4 != 0 || size > rest.len() || rest.len() > LARGEST {
+        if !size.is_multiple_of(4) || size > rest.len() || rest.len() > LARGEST {
             return Err(wrong());
         }
         let (trie, texts) = rest.split_at(size);
