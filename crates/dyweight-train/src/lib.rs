@@ -34,8 +34,8 @@ mod trace;
 mod training;
 
 pub use course::{Course, Pairing, Prepared, Trained, train};
-pub use guard::{Guard, Judgement};
 pub use dyweight_core::learned::{Block, Built, Frame};
+pub use guard::{Guard, Judgement};
 pub use learnable::{ByBody, Learnable, Shown};
 pub use learned::Learned;
 pub use methods::dyweight::{DyWeightOptions, LearnedWeights, ScaleMode};

@@ -1,11 +1,11 @@
 //! What must hold whatever the numbers: grids, splits of work, files, windows, memory policies.
 
 use dyweight::denoiser::{Denoiser, Levels, Model, Prediction};
+use dyweight::learned::Frame;
 use dyweight::mixture::Mixture;
 use dyweight::noise::{Rng, Stream};
 use dyweight::sample::{Plan, sample};
 use dyweight::schedule::{BetaTable, Grid, Schedule, Shift};
-use dyweight::learned::Frame;
 use dyweight::solver::{DyWeight, Initial, Rows, Solver, Weights};
 use dyweight::solver_file::SolverFile;
 use dyweight::solver_file::{Body, ModelIdentity};
@@ -177,10 +177,8 @@ fn solver_files_come_back_to_the_last_bit() {
             _ => (0..steps).map(|_| between(&mut z, 0.5, 1.5)).collect(),
         };
         let low = between(&mut z, 1e-4, 0.1);
-        let weights = Weights {
-            time_shift: z.uniform() < 0.8,
-            ..Weights::new(random_rows(&mut z, steps, window), time_scale)
-        };
+        let weights =
+            Weights { time_shift: z.uniform() < 0.8, ..Weights::new(random_rows(&mut z, steps, window), time_scale) };
         let schedule = Schedule::Karras { rho: between(&mut z, 1.0, 10.0) };
         let range = (low, low + between(&mut z, 1.0, 100.0));
         let grid = schedule.grid(steps, range).unwrap();

@@ -138,7 +138,11 @@ impl LearnedSolver for Ld3 {
 
     fn check(&self) -> Result<()> {
         if self.p1.len() < 2 {
-            return Err(Error::Shape { what: "p1: one more than steps".into(), expected: vec![2], found: vec![self.p1.len()] });
+            return Err(Error::Shape {
+                what: "p1: one more than steps".into(),
+                expected: vec![2],
+                found: vec![self.p1.len()],
+            });
         }
         require_len("p2: as many as p1", self.p1.len(), self.p2.len())?;
         require_finite("p1", &self.p1)?;

@@ -150,7 +150,17 @@ pub struct Trail<'m> {
 impl<'m> Trail<'m> {
     /// A trail that computes and forgets.
     pub fn sampling(model: &'m dyn Denoiser) -> Self {
-        Self { model, recording: None, analytic_first: false, evaluations: 0, calls: 0, rounds: 0, beside: false, fault: None, told: Vec::new() }
+        Self {
+            model,
+            recording: None,
+            analytic_first: false,
+            evaluations: 0,
+            calls: 0,
+            rounds: 0,
+            beside: false,
+            fault: None,
+            told: Vec::new(),
+        }
     }
 
     /// A trail that can be swept backwards.

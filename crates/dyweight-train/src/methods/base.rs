@@ -10,7 +10,15 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct BaseOptions {
     /// The solver a method is built around.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver", help = "Solver that ld3 and other methods are built around [the method's]"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "NAME",
+            help_heading = "Solver",
+            help = "Solver that ld3 and other methods are built around [the method's]"
+        )
+    )]
     pub base: Option<String>,
     /// Its B(h), if it is unipc.
     #[cfg_attr(feature = "clap", arg(long, value_name = "bh1|bh2", value_parser = crate::spec::one_of::<Variant>(&["bh1", "bh2"]), help_heading = "Solver", help = "B(h) of the base unipc [bh2]"))]
@@ -19,7 +27,15 @@ pub struct BaseOptions {
     #[cfg_attr(feature = "clap", arg(long, value_name = "x0|eps", value_parser = crate::spec::one_of::<Predict>(&["x0", "eps"]), help_heading = "Solver", help = "What the bases dpmpp and unipc extrapolate [x0]"))]
     pub predict: Option<Predict>,
     /// Whether its last orders are lowered.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "auto|true|false", help_heading = "Solver", help = "Lower the order of the bases dpmpp and unipc towards the end [auto]"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "auto|true|false",
+            help_heading = "Solver",
+            help = "Lower the order of the bases dpmpp and unipc towards the end [auto]"
+        )
+    )]
     pub lower_order_final: Option<LowerOrderFinal>,
 }
 

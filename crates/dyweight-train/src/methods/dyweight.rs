@@ -130,7 +130,9 @@ fn start_from(spec: &TrainSpec, file: &str, steps: usize, afs: bool) -> Result<B
         }
         other => other?,
     };
-    let Some(weights) = learned.body.weights() else { return Err(other_method(file, learned.body.method(), "dyweight")) };
+    let Some(weights) = learned.body.weights() else {
+        return Err(other_method(file, learned.body.method(), "dyweight"));
+    };
     if learned.steps() != steps {
         let what = format!("steps of {file}, given as the start");
         return Err(Error::Shape { what, expected: vec![steps], found: vec![learned.steps()] });

@@ -28,10 +28,24 @@ pub struct Ld3Options {
     #[cfg_attr(feature = "clap", arg(long, value_name = "lambda|time", value_parser = crate::spec::one_of::<TimeMode>(&["lambda", "time"]), help_heading = "Solver", help = "In which variable ld3 learns times [lambda; time for flows]"))]
     pub mode: Option<TimeMode>,
     /// How far the network's times may lie from the solver's.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver", help = "How far ld3's times for the network may lie from the solver's, of the smallest spacing [0.5]"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            help_heading = "Solver",
+            help = "How far ld3's times for the network may lie from the solver's, of the smallest spacing [0.5]"
+        )
+    )]
     pub window: Option<f64>,
     /// Rate of the network's times.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation", help = "Rate of ld3's times for the network [0.1 by the number of steps]"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            help_heading = "Optimisation",
+            help = "Rate of ld3's times for the network [0.1 by the number of steps]"
+        )
+    )]
     pub lr2: Option<f64>,
 }
 

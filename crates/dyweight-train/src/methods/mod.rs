@@ -24,7 +24,17 @@ const METHODS: &[&dyn Method] = &[&dyweight::DyWeightMethod, &ld3::Ld3Method];
 
 /// Options that belong to some methods alone.
 const OWN: &[&str] = &[
-    "order", "scale", "no-time-shift", "no-time-scale", "base", "variant", "predict", "lower-order-final", "mode", "window", "lr2",
+    "order",
+    "scale",
+    "no-time-shift",
+    "no-time-scale",
+    "base",
+    "variant",
+    "predict",
+    "lower-order-final",
+    "mode",
+    "window",
+    "lr2",
 ];
 
 /// A method that is learned.

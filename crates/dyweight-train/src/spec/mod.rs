@@ -6,11 +6,11 @@ mod teacher;
 
 pub use plan::{Defaults, TrainPlan};
 
+use crate::Optimiser;
 use crate::methods::base::BaseOptions;
 use crate::methods::dyweight::DyWeightOptions;
 use crate::methods::ld3::Ld3Options;
 use crate::rate::RateRule;
-use crate::Optimiser;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::trail::Memory;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,12 @@ pub struct TrainSpec {
     /// What is learned.
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "NAME", help_heading = "Solver", help = "What is learned: see 'dyweight list methods' [dyweight]")
+        arg(
+            long,
+            value_name = "NAME",
+            help_heading = "Solver",
+            help = "What is learned: see 'dyweight list methods' [dyweight]"
+        )
     )]
     pub method: Option<String>,
     /// Analytical first step.
@@ -64,7 +69,15 @@ pub struct TrainSpec {
     )]
     pub teacher_steps: Option<usize>,
     /// Whether the teacher's result is denoised to zero.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "BOOL", help_heading = "Teacher", help = "Whether the teacher's result is denoised to zero [as the method's authors have it: dyweight true]"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "BOOL",
+            help_heading = "Teacher",
+            help = "Whether the teacher's result is denoised to zero [as the method's authors have it: dyweight true]"
+        )
+    )]
     pub teacher_denoise: Option<bool>,
     /// What is compared: endpoint or path.
     #[cfg_attr(

@@ -2,8 +2,8 @@
 
 use super::DrawArgs;
 use crate::ui;
-use dyweight::error::number;
 use dyweight::coeff::Coeff;
+use dyweight::error::number;
 use dyweight::learned::{Built, Frame};
 use dyweight::models::LoadedModel;
 use dyweight::sample::{Plan, count_calls};
@@ -53,12 +53,7 @@ pub struct Sampling {
 
 impl Sampling {
     /// Decides, and refuses what does not go together; an evaluation of the model costs `calls` calls.
-    pub fn new(
-        args: &DrawArgs,
-        model: &LoadedModel,
-        calls: usize,
-        learned: Option<&Learned>,
-    ) -> Result<Self> {
+    pub fn new(args: &DrawArgs, model: &LoadedModel, calls: usize, learned: Option<&Learned>) -> Result<Self> {
         let file = learned.and_then(|l| l.file.as_ref());
         if let Some(file) = file {
             refuse_other_prediction(file, model)?;
