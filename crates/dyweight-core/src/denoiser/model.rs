@@ -41,6 +41,19 @@ pub struct Condition {
     pub guidance: Option<f64>,
 }
 
+/// What a prediction takes, known before it is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Bytes of the weights.
+    pub weights: u64,
+    /// Bytes of them that must be in memory at a time; fewer where they are read as they are used.
+    pub resident: u64,
+    /// Bytes of activations for one sample.
+    pub activations: u64,
+    /// Multiplications and additions for one sample.
+    pub operations: f64,
+}
+
 /// A density on the entries of one sample.
 pub type Density<'m> = Box<dyn Fn(&[f64]) -> f64 + 'm>;
 
@@ -97,6 +110,11 @@ pub trait Model: Send + Sync {
     fn context_of(&self, _text: &str) -> Result<Context> {
         let expected = "this model takes no text".into();
         Err(Error::BadValue { name: "prompt", value: "given".into(), expected })
+    }
+
+    /// What a prediction takes, where that can be said beforehand.
+    fn cost(&self) -> Option<Cost> {
+        None
     }
 
     /// True if data lie in [−1, 1], so that data predictions may be thresholded.

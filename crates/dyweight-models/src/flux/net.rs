@@ -109,6 +109,31 @@ impl Flux {
         &self.config
     }
 
+    /// Bytes of the blocks' weights, and of those that are in memory at a time: the block in use and the next.
+    pub(crate) fn weight_bytes(&self) -> [usize; 2] {
+        let sizes: Vec<usize> =
+            self.doubles.iter().map(|(_, p)| p).chain(self.singles.iter().map(|(_, p)| p)).map(Pages::bytes).collect();
+        let pairs = sizes.windows(2).map(|pair| pair.iter().sum()).max();
+        [sizes.iter().sum(), pairs.or(sizes.first().copied()).unwrap_or(0)]
+    }
+
+    /// Multiplications and additions for one sample of so many text and image tokens.
+    pub(crate) fn operations(&self, texts: usize, images: usize) -> f64 {
+        let (width, tokens) = (self.config.width() as f64, (texts + images) as f64);
+        // Attention's four projections and the MLP; attention itself.
+        let linear = 2.0 * tokens * width * width * (4 + 2 * RATIO) as f64;
+        let attention = 4.0 * tokens * tokens * width;
+        // The modulations are of one vector, and small.
+        (self.config.doubles + self.config.singles) as f64 * (linear + attention)
+            + 2.0 * width * (texts * self.config.context + images * (self.config.inputs + self.config.outputs)) as f64
+    }
+
+    /// Bytes of activations that are alive at a time for so many tokens, without a gradient: those of a single block are the most.
+    pub(crate) fn activation_bytes(&self, tokens: usize) -> usize {
+        // The stream twice, projections as they are and aligned, what was gathered, the branch, and the MLP three times.
+        tokens * self.config.width() * (2 + 3 + 3 + 1 + 1 + 3 * RATIO) * size_of::<f32>()
+    }
+
     /// Bytes of activations one block keeps for the way back, for samples of this shape.
     fn kept_by_a_block(&self, tokens: Shape) -> usize {
         // Queries, keys, values, what was gathered, two branches and the middle, and the inside of the MLP.

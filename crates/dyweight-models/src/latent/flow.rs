@@ -18,7 +18,7 @@ use super::texts::Texts;
 use crate::autoencoder::Halves;
 use crate::flux::{Flux, FluxConfig, FluxInput, FluxTape, pack, positions, unpack};
 use crate::weights::read_json;
-use dyweight_core::denoiser::{Condition, Context, Decoder, Differentiable, Model, Prediction, TextContext};
+use dyweight_core::denoiser::{Condition, Context, Cost, Decoder, Differentiable, Model, Prediction, TextContext};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::schedule::{Schedule, Shift};
 use dyweight_files::Fingerprint;
@@ -249,6 +249,17 @@ impl Model for FlowModel {
 
     fn decoder(&self) -> Option<&dyn Decoder> {
         self.images.as_ref().map(|images| images as &dyn Decoder)
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        let (texts, images) = (self.text_tokens(), self.latents[1] * self.latents[2] / (PATCH * PATCH));
+        let [weights, resident] = self.flux.weight_bytes();
+        Some(Cost {
+            weights: weights as u64,
+            resident: resident as u64,
+            activations: self.flux.activation_bytes(texts + images) as u64,
+            operations: self.flux.operations(texts, images),
+        })
     }
 
     fn is_bounded(&self) -> bool {

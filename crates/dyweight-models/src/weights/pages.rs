@@ -14,6 +14,11 @@ impl Pages {
         Self(taken)
     }
 
+    /// How many bytes they are.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.iter().map(|bytes| bytes.len()).sum()
+    }
+
     /// Asks for them to be read, without waiting.
     pub(crate) fn fetch(&self) {
         self.0.iter().for_each(SharedBytes::fetch);

@@ -12,9 +12,8 @@ use crate::ui;
 use clap::Args;
 use dyweight::denoiser::Condition;
 use dyweight::files::NamedPath;
-use dyweight::models::{LoadedModel, ModelSpec};
+use dyweight::models::{LoadedModel, ModelSpec, measured_rate};
 use dyweight::sample::{State, sample};
-use dyweight::solver::Solver;
 use dyweight::train::comm::Comm;
 use dyweight::train::{Learned, Prompts};
 use dyweight::train::{in_parts, stacked};
@@ -52,6 +51,9 @@ pub struct SampleArgs {
     /// Safetensors file for the latents ('latents' [n,c,h,w]) of a latent diffusion model, before they are decoded
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     latent_out: Option<PathBuf>,
+    /// Say what it would take, and make nothing
+    #[arg(long, help_heading = "Output")]
+    dry_run: bool,
     /// Print the result as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -64,7 +66,7 @@ pub struct DrawArgs {
     solver: SolverArgs,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Learned coefficients: a solver file, preset:NAME, or a safetensors file with 'weights'
+    /// Learned coefficients: a solver file, preset:NAME, or a safetensors file with a method's numbers
     #[arg(long, value_name = "FILE|preset:NAME")]
     weights: Option<String>,
     /// Refuse coefficients learned for another model, schedule or guidance
@@ -119,6 +121,9 @@ impl DrawArgs {
 /// Runs the command.
 pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
     ui::set_threads(args.threads, comm)?;
+    if args.dry_run {
+        return dry_run(args, comm);
+    }
     output::prepare(args)?;
     let drawing = Drawing::open(&args.model, &args.draw)?;
     let setup = drawing.setup()?;
@@ -139,6 +144,58 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
     output.require_images()?;
     let files = output.finish(model, &setup)?;
     report(args, &setup, &Done { model: &model.name, samples: noise.len(), made: missing.len(), seconds, files });
+    Ok(())
+}
+
+/// Opens everything, and says what sampling will take.
+fn dry_run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
+    let drawing = Drawing::open(&args.model, &args.draw)?;
+    let setup = drawing.setup()?;
+    if !comm.is_first() {
+        return Ok(());
+    }
+    let (model, samples) = (&*drawing.model.model, drawing.noise.len());
+    let mut facts = json!({
+        "model": drawing.model.name, "solver": setup.solver.label(), "samples": samples, "shape": model.shape(), "nfe": setup.nfe,
+        "steps": setup.steps(), "sigmas": setup.sigmas(), "threads": rayon::current_num_threads(),
+    });
+    let cost = model.cost().map(|cost| (cost, measured_rate()));
+    if let Some((cost, rate)) = cost {
+        let seconds = cost.operations / rate;
+        facts["weight_bytes"] = json!(cost.weights);
+        facts["resident_bytes"] = json!(cost.resident);
+        facts["activation_bytes"] = json!(cost.activations);
+        facts["operations_per_call"] = json!(cost.operations);
+        facts["operations_per_second"] = json!(rate);
+        facts["seconds_per_call"] = json!(seconds);
+        facts["seconds"] = json!(seconds * (setup.nfe * samples) as f64);
+    }
+    if args.json {
+        ui::print_json(&facts);
+        return Ok(());
+    }
+    let [c, h, w] = model.shape();
+    ui::print(&format!("{samples} samples of {c}x{h}x{w} with {}: {} calls each", setup.solver.label(), setup.nfe));
+    match cost {
+        None => ui::print("what a call takes is not known beforehand: 'dyweight bench' measures it"),
+        Some((cost, rate)) => {
+            let megabytes = |bytes: u64| bytes >> 20;
+            ui::print(&format!(
+                "weights: {} MB, of which {} MB are in memory at a time; activations: {} MB for each sample of a batch",
+                megabytes(cost.weights),
+                megabytes(cost.resident),
+                megabytes(cost.activations),
+            ));
+            let seconds = cost.operations / rate;
+            ui::print(&format!(
+                "a call: {:.2e} operations, {} at the {:.0} GFLOP/s just measured; all: {}",
+                cost.operations,
+                ui::duration(seconds),
+                rate / 1e9,
+                ui::duration(seconds * (setup.nfe * samples) as f64)
+            ));
+        }
+    }
     Ok(())
 }
 
@@ -165,7 +222,6 @@ pub struct Drawing<'a> {
     pub noise: NoiseSource,
     pub prompts: Option<Prompts>,
     learned: Option<Learned>,
-    solver: Box<dyn Solver>,
 }
 
 impl<'a> Drawing<'a> {
@@ -177,8 +233,8 @@ impl<'a> Drawing<'a> {
         check_batch(args.batch.unwrap_or(DEFAULT_BATCH), noise.len(), model.model.shape())?;
         let prompts = prompts::open(args, &*model.model)?;
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
-        let solver = setup::solver(args, learned.as_ref(), model.model.is_bounded())?;
-        let drawing = Self { args, model, noise, prompts, learned, solver };
+        setup::solver(args, learned.as_ref(), model.model.is_bounded())?;
+        let drawing = Self { args, model, noise, prompts, learned };
         drawing.model.model.denoiser(&drawing.condition(&[0])?)?;
         Ok(drawing)
     }
@@ -197,17 +253,17 @@ impl<'a> Drawing<'a> {
     }
 
     /// Grid and extras.
-    pub fn setup(&self) -> Result<Sampling<'_>> {
+    pub fn setup(&self) -> Result<Sampling> {
         let model = &*self.model.model;
         let calls = model.denoiser(&self.condition(&[0])?)?.calls();
-        Sampling::new(self.args, &self.model, (&*self.solver, calls), self.learned.as_ref())
+        Sampling::new(self.args, &self.model, calls, self.learned.as_ref())
     }
 
     /// Draws what is wanted, batch by batch. In every round each process makes a batch, and the one that has the sink takes
     /// them all.
     pub fn draw(
         &self,
-        setup: &Sampling<'_>,
+        setup: &Sampling,
         wanted: &Wanted<'_>,
         comm: &dyn Comm,
         mut sink: Option<&mut dyn Sink>,
@@ -234,12 +290,12 @@ impl<'a> Drawing<'a> {
     }
 
     /// The states of some samples that are to be kept, the samples themselves last.
-    fn some(&self, setup: &Sampling<'_>, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
+    fn some(&self, setup: &Sampling, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
         let part = |range: Range<usize>| self.run(setup, &indices[range], keeps_states);
         stacked(&in_parts(&*self.model.model, 0..indices.len(), indices.len().max(1), part)?)
     }
 
-    fn run(&self, setup: &Sampling<'_>, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
+    fn run(&self, setup: &Sampling, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
         let (model, noise) = (&*self.model.model, &self.noise);
         let latents = noise.batch(indices, model.shape())?;
         let denoiser = model.denoiser(&self.condition(indices)?)?;
@@ -265,12 +321,12 @@ struct Done<'d> {
     files: Vec<PathBuf>,
 }
 
-fn report(args: &SampleArgs, setup: &Sampling<'_>, done: &Done<'_>) {
+fn report(args: &SampleArgs, setup: &Sampling, done: &Done<'_>) {
     let rate = done.made as f64 / done.seconds.max(1e-9);
     if args.json {
         ui::print_json(&json!({
             "model": done.model, "solver": setup.solver.label(), "samples": done.samples, "made": done.made, "nfe": setup.nfe,
-            "steps": setup.grid.steps(), "sigmas": setup.grid.sigmas(), "afs": setup.afs,
+            "steps": setup.steps(), "sigmas": setup.sigmas(), "afs": setup.afs,
             "denoise_to_zero": setup.denoise_to_zero, "seconds": done.seconds, "files": done.files.iter().map(|f| text(f)).collect::<Vec<_>>(),
         }));
         return;
@@ -281,7 +337,7 @@ fn report(args: &SampleArgs, setup: &Sampling<'_>, done: &Done<'_>) {
         done.model,
         setup.solver.label(),
         setup.nfe,
-        setup.grid.steps(),
+        setup.steps(),
         ui::duration(done.seconds)
     ));
     done.files.iter().for_each(|f| ui::print_path(f));
