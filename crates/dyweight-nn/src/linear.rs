@@ -4,8 +4,8 @@
 //!
 //! * packed ([`Linear::new`]): a copy in the kernel's order, and another one after the first gradient. Fastest for few
 //!   rows;
-//! * stored ([`Linear::from_weights`]): as they lie in a file, f32 or half precision, not copied. A few rows of them at a
-//!   time are widened and packed just before use, in the order of the file, for the forward pass and the gradient alike.
+//! * stored ([`Linear::from_weights`]): as they lie in a file, f32 or half precision, not copied. Each task widens and packs
+//!   the outputs it is to compute just before use, for the forward pass and the gradient alike.
 
 use std::ops::Range;
 
@@ -14,11 +14,13 @@ use crate::conv::{Conv2d, ConvAlgo, ConvSpec};
 use crate::error::{Result, check_len, check_positive};
 use crate::gemm::{Epilogue, Packed, Product, Span, Start};
 use crate::isa::Isa;
-use crate::parallel::Disjoint;
+use crate::parallel::{Disjoint, for_each};
 use crate::weights::Weights;
 
-/// Floats of stored weights packed at a time: 8 MiB, part of a last-level cache.
-const PACKED_AT_ONCE: usize = 1 << 21;
+/// Floats of stored weights a task packs: part of a last-level cache,
+const PACKED_AT_ONCE: usize = 1 << 20;
+/// but no fewer columns than it takes to use a copied block of the input often enough.
+const FEWEST_COLUMNS: usize = 256;
 
 /// A linear layer with frozen weights.
 pub struct Linear(Kind);
@@ -111,37 +113,35 @@ impl Linear {
         let epilogue = Epilogue { bias: bias.as_deref(), residual, scale, relu: false };
         let (depth, of) = (Span::whole(weights.columns()), weights.rows());
         let out = Disjoint::new(y.data_mut());
-        for rows in portions(weights, isa.panel_width()) {
+        in_portions(weights.columns(), of, isa.panel_width(), |rows| {
             let packed = Packed::of_weights_transposed(*isa, weights, rows.clone());
             let columns = Span { first: rows.start, of };
             Product { a: x.data(), depth, b: &packed, columns, start: Start::Zero, epilogue }.run(&out);
-        }
+        });
         y
     }
 }
 
-/// The rows of the weights are the depth of this product: portions of them are summed one after the other.
+/// The rows of the weights are the depth of this product, and their columns those of the result.
 fn stored_backward(isa: Isa, weights: &Weights, gy: &Act, residual: Option<&Act>, scale: f32) -> Act {
     assert_eq!(gy.shape().c, weights.rows(), "channels of a linear layer's output gradient");
     let mut gx = Act::stale(gy.shape().with_channels(weights.columns()));
-    let last = Epilogue { bias: None, residual: checked(residual, &gx), scale, relu: false };
-    let (columns, of) = (Span::whole(weights.columns()), weights.rows());
+    let epilogue = Epilogue { bias: None, residual: checked(residual, &gx), scale, relu: false };
+    let (depth, of) = (Span::whole(weights.rows()), weights.columns());
     let out = Disjoint::new(gx.data_mut());
-    for rows in portions(weights, 1) {
-        let packed = Packed::of_weights(isa, weights, rows.clone());
-        let depth = Span { first: rows.start, of };
-        let start = if rows.start == 0 { Start::Zero } else { Start::Output };
-        let epilogue = if rows.end == of { last } else { Epilogue::NONE };
-        Product { a: gy.data(), depth, b: &packed, columns, start, epilogue }.run(&out);
-    }
+    in_portions(weights.rows(), of, isa.panel_width(), |columns| {
+        let packed = Packed::of_weights(isa, weights, columns.clone());
+        let columns = Span { first: columns.start, of };
+        Product { a: gy.data(), depth, b: &packed, columns, start: Start::Zero, epilogue }.run(&out);
+    });
     gx
 }
 
-/// All rows, in multiples of `step`, so that a portion of the weights is not too much to pack at once.
-fn portions(weights: &Weights, step: usize) -> impl Iterator<Item = Range<usize>> {
-    let most = (PACKED_AT_ONCE / weights.columns()).max(step) / step * step;
-    let rows = weights.rows();
-    (0..rows).step_by(most).map(move |first| first..rows.min(first + most))
+/// Calls `f` with all `outputs`, as many at a time as weights of this depth are not too many to pack at once, in multiples of `step`;
+/// on all threads, which help each other inside `f`.
+fn in_portions(depth: usize, outputs: usize, step: usize, f: impl Fn(Range<usize>) + Sync + Send) {
+    let most = (PACKED_AT_ONCE / depth).max(FEWEST_COLUMNS).next_multiple_of(step);
+    for_each(outputs.div_ceil(most), |portion| f(portion * most..outputs.min((portion + 1) * most)));
 }
 
 fn checked<'a>(residual: Option<&'a Act>, like: &Act) -> Option<&'a [f32]> {

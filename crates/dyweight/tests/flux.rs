@@ -93,7 +93,7 @@ impl Truth {
 }
 
 /// Released: a start from Euler, a window of two, bounded scales, AdamW with a decay of 0.05, 28 Euler steps as the teacher. The rate is
-/// ten times the released one: few iterations on a small network.
+/// twenty times the released one: few iterations on a small network.
 #[test]
 fn the_released_recipe_beats_handcrafted_solvers() -> Result<()> {
     const CALLS: usize = 5;
@@ -106,11 +106,11 @@ fn the_released_recipe_beats_handcrafted_solvers() -> Result<()> {
         init: Some("euler".into()),
         optimiser: Some(Optimiser::AdamW),
         weight_decay: Some(0.05),
-        lr: Some(1e-2),
+        lr: Some(2e-2),
         warm_up: Some(0.0),
         teacher: Some("euler".into()),
         teacher_steps: Some(28),
-        iters: Some(150),
+        iters: Some(200),
         batch: Some(4),
         validation: Some(16),
         prompts: Some(prompts),

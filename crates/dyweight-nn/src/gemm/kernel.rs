@@ -230,7 +230,10 @@ impl PanelProduct<'_> {
                         let mut w = [S::splat(0.0); NV];
                         for v in 0..NV {
                             w[v] = S::load(weights.add(v * S::LANES));
-                            S::prefetch(weights.wrapping_add((PREFETCH_ROWS * NV + v) * S::LANES));
+                            // Once for each cache line.
+                            if (v * S::LANES).is_multiple_of(CACHE_LINE) {
+                                S::prefetch(weights.wrapping_add((PREFETCH_ROWS * NV + v) * S::LANES));
+                            }
                         }
                         for r in 0..MR {
                             let a = S::splat(*lines[r].add(k));

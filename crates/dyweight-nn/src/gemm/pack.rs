@@ -99,14 +99,18 @@ impl Packed {
         })
     }
 
-    /// Packs rows `rows` of stored weights `[·, columns]`, widened.
-    pub(crate) fn of_weights(isa: Isa, weights: &Weights, rows: std::ops::Range<usize>) -> Self {
-        Self::by_panel(isa, rows.len(), weights.columns(), |first, count, panel| {
-            let width = panel.len() / rows.len();
-            for (to, row) in panel.chunks_exact_mut(width).zip(rows.clone()) {
-                weights.widen_row(isa, row, first..first + count, &mut to[..count]);
+    /// Packs columns `columns` of stored weights, widened: row after row, since that is how they lie.
+    pub(crate) fn of_weights(isa: Isa, weights: &Weights, columns: std::ops::Range<usize>) -> Self {
+        let (depth, count, full) = (weights.rows(), columns.len(), isa.panel_width());
+        let mut data = Buffer::stale(packed_len(isa, depth, count));
+        let mut row = Buffer::zeros(count.next_multiple_of(isa.lanes()));
+        for k in 0..depth {
+            weights.widen_row(isa, k, columns.clone(), &mut row[..count]);
+            for (panel, from) in data.chunks_mut(depth * full).zip(row.chunks(full)) {
+                panel[k * from.len()..][..from.len()].copy_from_slice(from);
             }
-        })
+        }
+        Self { isa, depth, columns: count, data: Data::Full(data) }
     }
 
     /// Packs the transpose of rows `rows` of stored weights, widened.
