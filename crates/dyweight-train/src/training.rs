@@ -4,8 +4,9 @@ use super::guard::{Guard, Judgement};
 use super::learnable::Learnable;
 use super::optimiser::{Moments, clip};
 use super::recipe::Recipe;
+use super::stepwise::{Stepwise, Stride, Walk, tame};
 use super::student::{Gradient, Student};
-use super::targets::{Targets, in_parts};
+use super::targets::{Targets, cut, each, in_parts};
 use crate::comm::Comm;
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
@@ -28,6 +29,8 @@ pub struct Iteration {
     pub norm: f64,
     /// The validation after it, where there was one.
     pub validation: Option<Validation>,
+    /// Loss and numbers after every solver step, where training goes step by step.
+    pub steps: Vec<(f64, Vec<f64>)>,
 }
 
 /// A validation.
@@ -162,6 +165,9 @@ impl Training {
     /// One iteration.
     pub fn advance(&mut self) -> Result<Iteration> {
         let index = self.iteration;
+        if let Some(stepwise) = self.student.stepwise {
+            return self.advance_by_steps(index, stepwise);
+        }
         let batch = self.batch_gradient(index);
         self.iteration += 1;
         let batch = match batch {
@@ -182,7 +188,63 @@ impl Training {
         let rate = self.rate(index);
         let norm = self.update(index, &gradient);
         let validation = self.validate_if_due()?;
-        Ok(Iteration { index, loss: batch.loss(), rate, gradient, norm, validation })
+        Ok(Iteration { index, loss: batch.loss(), rate, gradient, norm, validation, steps: Vec::new() })
+    }
+
+    /// One iteration, with an update for every solver step.
+    fn advance_by_steps(&mut self, index: usize, stepwise: Stepwise) -> Result<Iteration> {
+        let before = (self.numbers.clone(), self.moments.clone());
+        let walked = self.walk(index, stepwise);
+        self.iteration += 1;
+        match walked {
+            Ok(walked) => {
+                let validation = self.validate_if_due()?;
+                Ok(Iteration { validation, ..walked })
+            }
+            Err(Error::Diverged { .. } | Error::BadValue { .. } | Error::TrainingLost { .. })
+                if self.guard.is_some() =>
+            {
+                (self.numbers, self.moments) = before;
+                Ok(self.lost(index))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn walk(&mut self, index: usize, stepwise: Stepwise) -> Result<Iteration> {
+        let pairs = index * self.recipe.pairs..(index + 1) * self.recipe.pairs;
+        self.training.prepare(pairs.clone())?;
+        let (model, training, comm) = (self.model.clone(), self.training.clone(), self.comm().clone());
+        let (student, learnable) = (self.student.clone(), self.learnable.clone());
+        let parts = cut(&*model, comm.share(&pairs, 1), self.recipe.micro_batch);
+        let bound =
+            parts.iter().map(|p| model.denoiser(&training.pairs().condition(p.clone()))).collect::<Result<Vec<_>>>()?;
+        let mut walks = Vec::new();
+        for (denoiser, part) in bound.iter().zip(&parts) {
+            let noise = training.pairs().latents(part.clone())?;
+            walks.push(Walk::begin(&**denoiser, student.frame.afs, noise, training.of(part.clone())?));
+        }
+        let (mut steps, mut norm, mut gradient) = (Vec::new(), 0.0, Vec::new());
+        let rate = self.rate(index);
+        for step in 0..student.frame.grid.steps() {
+            let stride = Stride { student: &student, learnable: &*learnable, numbers: &self.numbers, stepwise, step };
+            let mut batch = Gradient::default();
+            let gathered = comm.all(|| {
+                let mut own = Gradient::default();
+                each(&*model, &mut walks, |walk| walk.step(&stride))?.into_iter().for_each(|g| own.append(g));
+                Ok(own)
+            })?;
+            gathered.into_iter().for_each(|g| batch.append(g));
+            finite("the loss", index, &[batch.loss()])?;
+            if !batch.gradients.is_empty() {
+                gradient = tame(&batch);
+                norm = self.update(index, &gradient);
+                finite("the numbers", index, &self.numbers)?;
+            }
+            steps.push((batch.loss(), self.numbers.clone()));
+        }
+        let loss = steps.last().map_or(f64::NAN, |(loss, _)| *loss);
+        Ok(Iteration { index, loss, rate, gradient, norm, validation: None, steps })
     }
 
     /// The rate of an iteration's first group.
@@ -252,7 +314,7 @@ impl Training {
         self.roll_back();
         let validation = Some(Validation { loss: f64::INFINITY, event: Event::RolledBack });
         let gradient = vec![f64::NAN; self.numbers.len()];
-        Iteration { index, loss: f64::NAN, rate, gradient, norm: f64::NAN, validation }
+        Iteration { index, loss: f64::NAN, rate, gradient, norm: f64::NAN, validation, steps: Vec::new() }
     }
 
     fn validate_if_due(&mut self) -> Result<Option<Validation>> {

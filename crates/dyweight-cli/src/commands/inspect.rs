@@ -5,13 +5,12 @@ use crate::ui;
 use clap::Args;
 use dyweight::files::Malformed;
 use dyweight::files::{
-    Format, NetworkFile, OfficialCoefficients, Presets, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data,
-    sniff,
+    Format, NetworkFile, OfficialCoefficients, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data, sniff,
 };
 use dyweight::models::edm::{Blueprint, Config};
 use dyweight::models::inception::InceptionFile;
 use dyweight::solver_file::SolverFile;
-use dyweight::train::learned::{preset as released_preset, released};
+use dyweight::train::learned::{named_preset, released};
 use dyweight::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -31,10 +30,8 @@ pub struct InspectArgs {
 pub fn run(args: &InspectArgs) -> Result<()> {
     let path = &args.file;
     if let Some(name) = path.to_str().and_then(|name| name.strip_prefix("preset:")) {
-        let preset = Presets::official()?.find(name)?;
-        let file = released_preset(preset)?;
-        let facts =
-            json!({ "file": format!("preset:{}", preset.name), "bytes": file.to_bytes().len(), "format": "a preset" });
+        let file = named_preset(name)?;
+        let facts = json!({ "file": format!("preset:{name}"), "bytes": file.to_bytes().len(), "format": "a preset" });
         return solver(args, facts, file);
     }
     let bytes = read_data(path)?;

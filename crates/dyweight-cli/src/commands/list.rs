@@ -3,7 +3,7 @@
 use crate::ui;
 use clap::{Args, ValueEnum};
 use dyweight::Result;
-use dyweight::files::Presets;
+use dyweight::files::{EpdPresets, Presets};
 use dyweight::models::edm::PUBLISHED;
 use dyweight::models::spec::BUILT_IN;
 use dyweight::schedule::BetaTable;
@@ -67,7 +67,9 @@ pub fn run(args: &ListArgs) -> Result<()> {
     match args.what {
         Listing::Presets => {
             let credit = &Presets::official()?.credit;
-            ui::say(&format!("\ncoefficients of {} ({}), {}", credit.title, credit.venue, credit.authors));
+            for credit in [credit, &EpdPresets::official()?.credit] {
+                ui::say(&format!("\ncoefficients of {} ({}), {}", credit.title, credit.venue, credit.authors));
+            }
             ui::say("use with: dyweight sample --weights preset:NAME …");
         }
         Listing::Schedules => ui::say(&format!("\nbeta tables: {}", BetaTable::NAMES.join(", "))),
@@ -134,5 +136,12 @@ fn presets() -> Result<Vec<Vec<String>>> {
         ]
         .concat()
     });
-    Ok(std::iter::once(heading).chain(body).collect())
+    let epd = EpdPresets::official()?.presets.iter().map(|p| {
+        let points = p.r.first().map_or(0, Vec::len);
+        let calls = (1 + points) * p.r.len() - usize::from(p.afs);
+        let numbers = [calls, p.r.len()].map(|n| n.to_string());
+        let rest = ["-".into(), if p.afs { "yes" } else { "no" }.into(), format!("{} {}", p.schedule, p.rho)];
+        [vec![p.name.clone(), "-".into(), p.dataset.clone()], numbers.to_vec(), rest.to_vec()].concat()
+    });
+    Ok(std::iter::once(heading).chain(body).chain(epd).collect())
 }

@@ -93,6 +93,11 @@ pub trait Model: Send + Sync {
         self.prediction() == Prediction::Denoised && self.decoder().is_none()
     }
 
+    /// How many numbers the bottleneck feature of [`Denoiser::predict_with_feature`] has, where there is one.
+    fn feature_len(&self) -> Option<usize> {
+        None
+    }
+
     /// The density of the data, up to a factor, where it is known in closed form.
     fn density(&self) -> Option<Density<'_>> {
         None
@@ -165,6 +170,10 @@ impl Condition {
 impl<T: Denoiser + ?Sized> Denoiser for &T {
     fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
         (**self).predict(x, levels)
+    }
+
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        (**self).predict_with_feature(x, levels, len)
     }
 
     fn prediction(&self) -> Prediction {

@@ -356,9 +356,9 @@ struct Seen {
     watching: Duration,
 }
 
-impl Denoiser for Spy<'_> {
-    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
-        let out = self.inner.predict(x, levels)?;
+impl Spy<'_> {
+    /// Notes the slopes of an answer.
+    fn note(&self, x: &Tensor, levels: &Levels, out: &Tensor) {
         let begun = Instant::now();
         let mut seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let call = seen.slopes.len();
@@ -378,7 +378,20 @@ impl Denoiser for Spy<'_> {
         let slopes = (0..x.samples()).map(moments).collect();
         seen.slopes.push(slopes);
         seen.watching += begun.elapsed();
+    }
+}
+
+impl Denoiser for Spy<'_> {
+    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
+        let out = self.inner.predict(x, levels)?;
+        self.note(x, levels, &out);
         Ok(out)
+    }
+
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        let (out, feature) = self.inner.predict_with_feature(x, levels, len)?;
+        self.note(x, levels, &out);
+        Ok((out, feature))
     }
 
     fn prediction(&self) -> Prediction {

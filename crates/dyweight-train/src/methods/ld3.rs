@@ -13,7 +13,7 @@ use crate::rate::RateRule;
 use crate::recipe::{Group, Phase};
 use crate::spec::{TrainSpec, finite_above};
 use dyweight_core::denoiser::Prediction;
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::Result;
 use dyweight_core::learned::Frame;
 use dyweight_core::solver::{Ld3, Solver, TimeMode};
 use dyweight_core::solver_file::Body;
@@ -83,12 +83,6 @@ impl Method for Ld3Method {
     }
 
     fn start(&self, spec: &TrainSpec, frame: &Frame) -> Result<Start> {
-        if frame.afs {
-            return Err(Error::Conflict {
-                problem: "ld3 learns the first step too: it has no analytical first step".into(),
-                hint: "leave --afs out".into(),
-            });
-        }
         let steps = frame.grid.steps();
         let body = match Start::given(self.name(), spec, steps)? {
             Some(body) => body,
