@@ -50,7 +50,8 @@ impl Differentiable for Fixed {
 
 fn model(flow: bool) -> Fixed {
     let mut z = Stream::new(11);
-    let mixture = Mixture::new((0..3).map(|k| (z.normals(6), 0.25 + 0.1 * k as f64, 1.0 + k as f64)).collect()).unwrap();
+    let mixture =
+        Mixture::new((0..3).map(|k| (z.normals(6), 0.25 + 0.1 * k as f64, 1.0 + k as f64)).collect()).unwrap();
     Fixed(if flow { mixture.as_flow() } else { mixture })
 }
 
@@ -93,7 +94,8 @@ fn check(name: &str, body: &dyn LearnedSolver, at: &[f64], flow: bool, afs: bool
     let sample = integrate(&mut trail, &plan, &start, &mut |_| ControlFlow::Continue(())).unwrap();
     let seed = || vec![Cotangent { sample: sample.clone(), cotangent: cotangent.clone() }];
     let kept = trail.gradients_so_far(seed(), at.len()).unwrap().parameters;
-    let gradient: Vec<f64> = trail.gradients(seed(), at.len()).unwrap().parameters.iter().map(|g| g.iter().sum()).collect();
+    let gradient: Vec<f64> =
+        trail.gradients(seed(), at.len()).unwrap().parameters.iter().map(|g| g.iter().sum()).collect();
     let again: Vec<f64> = kept.iter().map(|g| g.iter().sum()).collect();
     assert_eq!(gradient, again, "{name}: the trail kept and the trail used up differ");
     assert!(gradient.iter().any(|g| *g != 0.0), "{name}: nothing has an effect");

@@ -270,7 +270,7 @@ fn mixture_file(path: &Path, bytes: &SharedBytes) -> Result<Option<TensorFile>> 
     Ok(Some(file).filter(|f| f.tensors.contains_key("model.mu")))
 }
 
-/// A mixture from `model.mu` `[k, d]`, `model.std` `[k]` and `model.weight` `[k]`.
+/// A mixture from `model.mu` `[k, d]`, `model.std` `[k]` and `model.weight` `[k]`; metadata `process` = `flow` make it the flow of that mixture.
 fn mixture_of(path: &Path, file: &TensorFile) -> Result<Mixture> {
     let tensor = |name: &str| file.tensor(name).map_err(|p| Error::malformed(path, p));
     let (means, stds, weights) = (tensor("model.mu")?, tensor("model.std")?, tensor("model.weight")?);
@@ -289,7 +289,15 @@ fn mixture_of(path: &Path, file: &TensorFile) -> Result<Mixture> {
         return Err(Error::malformed(path, Malformed::Inconsistent { problem: "'model.mu' has no columns".into() }));
     }
     let rows = means.chunks(d).zip(stds).zip(weights).map(|((m, s), w)| (m.to_vec(), s, w));
-    Mixture::new(rows.collect())
+    let mixture = Mixture::new(rows.collect())?;
+    match file.metadata.get("process").map(String::as_str) {
+        None | Some("denoised") => Ok(mixture),
+        Some("flow") => Ok(mixture.as_flow()),
+        Some(other) => {
+            let problem = format!("'process' is '{other}', neither 'flow' nor 'denoised'");
+            Err(Error::malformed(path, Malformed::Inconsistent { problem }))
+        }
+    }
 }
 
 /// The hash of a mixture's numbers.

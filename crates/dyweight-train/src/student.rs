@@ -34,12 +34,15 @@ pub struct Gradient {
     pub losses: Vec<f64>,
     /// `[parameter][sample]`.
     pub gradients: Vec<Vec<f64>>,
+    /// Derivative of each sample's loss in its noise, one behind the other; empty unless it was asked for.
+    pub noise: Vec<f64>,
 }
 
 impl Gradient {
     /// Appends the samples of another part of the batch.
     pub fn append(&mut self, other: Gradient) {
         self.losses.extend(other.losses);
+        self.noise.extend(other.noise);
         if self.gradients.is_empty() {
             self.gradients = other.gradients;
         } else {
@@ -63,10 +66,11 @@ impl Parcel for Gradient {
     fn put(&self, out: &mut Vec<u8>) {
         self.losses.put(out);
         self.gradients.put(out);
+        self.noise.put(out);
     }
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
-        Some(Self { losses: Parcel::take(from)?, gradients: Parcel::take(from)? })
+        Some(Self { losses: Parcel::take(from)?, gradients: Parcel::take(from)?, noise: Parcel::take(from)? })
     }
 }
 
@@ -81,25 +85,27 @@ impl Student {
         targets: &[Tensor],
     ) -> Result<Vec<f64>> {
         let mut trail = Trail::sampling(model).analytic_first(self.frame.afs);
-        let states = self.states(&mut trail, solver, noise, false)?;
-        let mut total = vec![0.0; noise.samples()];
+        let noise = trail.start(noise.clone());
+        let states = self.states(&mut trail, solver, &noise, false)?;
+        let mut total = vec![0.0; noise.tensor().samples()];
         for Term { weight, loss, state, target } in self.supervised(solver, &states, targets) {
             add(&mut total, weight, &loss.values(state.tensor(), target)?);
         }
         Ok(total)
     }
 
-    /// Losses of a batch and their derivatives.
+    /// Losses of a batch and their derivatives, in the noise too if it is to move.
     pub fn gradient(
         &self,
         model: &dyn Differentiable,
         solver: (&dyn Learnable, &[f64]),
-        noise: &Tensor,
+        (noise, moves): (&Tensor, bool),
         targets: &[Tensor],
     ) -> Result<Gradient> {
         let mut trail = Trail::recording(model, self.memory).analytic_first(self.frame.afs);
-        let states = self.states(&mut trail, solver, noise, true)?;
-        let mut losses = vec![0.0; noise.samples()];
+        let noise = if moves { trail.leaf(noise.clone()) } else { trail.start(noise.clone()) };
+        let states = self.states(&mut trail, solver, &noise, true)?;
+        let mut losses = vec![0.0; noise.tensor().samples()];
         let mut cotangents = Vec::new();
         for Term { weight, loss, state, target } in self.supervised(solver, &states, targets) {
             let (values, cotangent) = loss.with_gradient(state.tensor(), target)?;
@@ -107,7 +113,9 @@ impl Student {
             let cotangent = if weight == 1.0 { cotangent } else { cotangent.map(|v| weight * v) };
             cotangents.push(Cotangent { sample: state.clone(), cotangent });
         }
-        Ok(Gradient { losses, gradients: trail.gradients(cotangents, solver.1.len())?.parameters })
+        let found = trail.gradients(cotangents, solver.1.len())?;
+        let noise = found.leaves.first().map_or_else(Vec::new, |g| g.data().to_vec());
+        Ok(Gradient { losses, gradients: found.parameters, noise })
     }
 
     /// The start, and the states after each step.
@@ -115,14 +123,13 @@ impl Student {
         &self,
         trail: &mut Trail<'_>,
         (learnable, numbers): (&dyn Learnable, &[f64]),
-        noise: &Tensor,
+        noise: &Sample,
         record: bool,
     ) -> Result<Vec<Sample>> {
         let built = learnable.build(&coeffs(numbers, record), &self.frame)?;
         let plan = Plan { solver: &*built.solver, times: built.times, afs: self.frame.afs, denoise_to_zero: false };
         let mut states = Vec::new();
-        let noise = trail.start(noise.clone());
-        integrate(trail, &plan, &noise, &mut |state| {
+        integrate(trail, &plan, noise, &mut |state| {
             states.push(state.x.clone());
             ControlFlow::Continue(())
         })?;

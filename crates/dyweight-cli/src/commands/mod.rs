@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod compare;
 pub mod convert;
+pub mod export;
 pub mod inspect;
 pub mod list;
 pub mod metric;

@@ -169,6 +169,10 @@ impl LearnedSolver for Ld3 {
         Ok(Built { solver: Box::new(Retimed { base, told, closing_call: self.closing_call }), times })
     }
 
+    fn base(&self) -> Option<Base> {
+        Some(self.base.clone())
+    }
+
     fn summary(&self) -> String {
         let mode = if self.mode == TimeMode::Lambda { "log-SNR" } else { "time" };
         format!("times of {} learned in {mode}, window {}", self.base.name, self.window)

@@ -16,7 +16,7 @@ use dyweight_core::denoiser::{Denoiser, Levels, Prediction};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
 use dyweight_core::learned::Built;
-use dyweight_core::sample::{Plan, sample};
+use dyweight_core::sample::{Plan, probe, sample};
 use dyweight_core::solver::Solver;
 use dyweight_core::solver_file::SolverFile;
 use dyweight_core::spec::Budget;
@@ -34,6 +34,8 @@ pub(super) struct Ready {
     times: Vec<Coeff>,
     afs: bool,
     nfe: usize,
+    /// Calls, with those that could be made side by side counted once.
+    rounds: usize,
     /// The time the solver takes itself to be at, step by step; none where it is what the network is told.
     believed: Option<Vec<f64>>,
 }
@@ -59,15 +61,15 @@ impl Ready {
                 };
                 let grid = setting.grid(Budget::Nfe(entry.nfe))?;
                 let nfe = setting.count(&grid)?;
-                Ok(Some(Self { solver, times: grid.coeffs(), afs, nfe, believed: None }))
+                Ok(Some(Self { solver, times: grid.coeffs(), afs, nfe, rounds: nfe, believed: None }))
             }
-            Contestant::Given { file } => Self::learned(file, entry.nfe, subject).map(Some),
+            Contestant::Given { file } => Self::learned(file, entry, subject).map(Some),
             Contestant::Learned { .. } => Ok(None),
         }
     }
 
     /// Learned coefficients on the grid they were learned on.
-    pub fn learned(file: &SolverFile, nfe: usize, subject: &Subject) -> Result<Self> {
+    pub fn learned(file: &SolverFile, entry: &Entry, subject: &Subject) -> Result<Self> {
         let prediction = subject.model.model.prediction();
         if file.prediction != prediction {
             return Err(Error::Conflict {
@@ -77,12 +79,15 @@ impl Ready {
         }
         let Built { solver, times } = file.build()?;
         let plan = Plan { solver: &*solver, times: times.clone(), afs: file.afs, denoise_to_zero: false };
-        let made = subject.calls()? * dyweight_core::sample::count_calls(&plan, prediction)?;
-        if made != nfe {
-            return Err(Error::NoSuchBudget { solver: solver.label(), nfe, near: vec![made] });
+        let probed = probe(&plan, prediction)?;
+        let calls = subject.calls()?;
+        let (made, rounds) = (calls * probed.calls, calls * probed.rounds);
+        let counted = if entry.once { rounds } else { made };
+        if counted != entry.nfe {
+            return Err(Error::NoSuchBudget { solver: solver.label(), nfe: entry.nfe, near: vec![counted] });
         }
         let believed = file.body.weights().map(|_| file.realised_times[usize::from(file.afs)..].to_vec());
-        Ok(Self { solver, times, afs: file.afs, nfe, believed })
+        Ok(Self { solver, times, afs: file.afs, nfe: made, rounds, believed })
     }
 }
 
@@ -215,6 +220,7 @@ impl Judge<'_> {
             row: entry.row.clone(),
             solver: ready.solver.label(),
             nfe: ready.nfe,
+            rounds: (ready.rounds < ready.nfe).then_some(ready.rounds),
             steps: ready.times.len() - 1,
             failed: None,
             rmse: None,
@@ -260,6 +266,7 @@ impl Judge<'_> {
             row: "teacher".into(),
             solver: teacher.solver.label(),
             nfe,
+            rounds: None,
             steps: teacher.grid.steps(),
             failed: None,
             rmse: None,

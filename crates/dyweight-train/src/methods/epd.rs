@@ -3,7 +3,7 @@
 //! The teacher makes `substeps` + 1 steps in each of the student's; one with two stages makes twice as many, each halved on the EDM grid, as the
 //! released code has it. States are not detached between steps, the plugin's history is.
 
-use super::points::{PointOptions, Updates};
+use super::points::{CountParallel, PointOptions, Updates};
 use super::{Common, Method, Start, Taught};
 use crate::learnable::Learnable;
 use crate::rate::RateRule;
@@ -48,7 +48,16 @@ impl Method for EpdMethod {
 
     fn options(&self) -> &'static [&'static str] {
         match self.plugin {
-            false => &["afs", "substeps", "points", "direction-range", "time-range", "last-direction-one", "updates"],
+            false => &[
+                "afs",
+                "count-parallel",
+                "substeps",
+                "points",
+                "direction-range",
+                "time-range",
+                "last-direction-one",
+                "updates",
+            ],
             true => &[
                 "afs",
                 "order",
@@ -90,7 +99,8 @@ impl Method for EpdMethod {
 
     fn stand_in(&self, spec: &TrainSpec, _: bool) -> Result<Box<dyn Solver>> {
         let points = positive("points", spec.points.points.unwrap_or(2))?;
-        Ok(Box::new(Evaluations { apart: 1, beside: points }))
+        let beside = if spec.count_parallel == Some(CountParallel::Once) { 1 } else { points };
+        Ok(Box::new(Evaluations { apart: 1, beside }))
     }
 
     fn start(&self, spec: &TrainSpec, frame: &Frame) -> Result<Start> {

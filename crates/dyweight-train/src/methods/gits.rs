@@ -63,14 +63,18 @@ pub struct GitsOptions {
 pub(super) struct GitsMethod;
 
 const USUAL_BASE: &str = "ipndm";
+const USUAL_TEACHER: &str = "ipndm";
+
+/// The highest order of a solver that has a choice.
+fn highest_order(name: &str) -> Option<usize> {
+    SolverSpec::named(name).method().ok().and_then(|m| m.highest_order)
+}
 
 impl GitsMethod {
-    /// The base with the teacher's order where it has none of its own, as the authors have one order for both.
+    /// The base. An order that was given for both is cut to its highest.
     fn base(spec: &TrainSpec) -> Result<Base> {
         let base = BaseOptions::of(spec, USUAL_BASE);
-        let highest = SolverSpec::named(&base.name).method()?.highest_order;
-        let order = base.order.or(highest.zip(spec.teacher_order).map(|(highest, order)| order.min(highest)));
-        Ok(Base { order, ..base })
+        Ok(Base { order: base.order.filter(|_| highest_order(&base.name).is_some()), ..base })
     }
 }
 
@@ -88,7 +92,13 @@ impl Method for GitsMethod {
     }
 
     fn usual(&self, spec: TrainSpec) -> TrainSpec {
+        // The authors have one order for teacher and solver; one that has no choice passes over it.
+        let highest = |name: &Option<String>, usual| highest_order(name.as_deref().unwrap_or(usual));
+        let (of_base, of_teacher) = (highest(&spec.base.base, USUAL_BASE), highest(&spec.teacher, USUAL_TEACHER));
+        let inherited = of_base.zip(spec.teacher_order).map(|(highest, order)| order.min(highest));
         TrainSpec {
+            order: spec.order.or(inherited),
+            teacher_order: spec.teacher_order.filter(|_| of_teacher.is_some()),
             teacher_steps: spec.teacher_steps.or(spec.teacher_nfe.is_none().then_some(60)),
             teacher_denoise: spec.teacher_denoise.or(Some(false)),
             ..spec
@@ -119,13 +129,11 @@ impl Method for GitsMethod {
         base.build(frame.bounded)?;
         let steps = spec.teacher_steps.unwrap_or(60);
         check_steps("teacher-steps", steps)?;
-        let name = spec.teacher.as_deref().unwrap_or("ipndm");
-        let named = SolverSpec::named(name);
-        // One order is given for teacher and solver; a teacher that has none passes over it.
-        let order = spec.teacher_order.filter(|_| named.method().is_ok_and(|m| m.highest_order.is_some()));
+        let named = SolverSpec::named(spec.teacher.as_deref().unwrap_or(USUAL_TEACHER));
+        // The slopes are what is compared, so that an exponential integrator extrapolates noise predictions.
         let is_exponential = named.method()?.options.contains(&"predict");
         let predict = is_exponential.then_some(dyweight_core::solver::Predict::Noise);
-        let teacher = SolverSpec { order, predict, ..named };
+        let teacher = SolverSpec { order: spec.teacher_order, predict, ..named };
         let search = Search {
             base,
             cost: spec.gits.cost.unwrap_or_default(),

@@ -11,6 +11,7 @@ mod epd;
 pub mod gits;
 pub mod ld3;
 pub mod points;
+pub mod relaxed;
 mod s4s;
 
 use crate::learnable::{ByBody, Learnable};
@@ -18,6 +19,7 @@ use crate::learned::Learned;
 use crate::optimiser::Optimiser;
 use crate::rate::{Rate, RateRule};
 use crate::recipe::{Group, Phase};
+use crate::relax::Relaxation;
 use crate::spec::TrainSpec;
 use crate::stepwise::Stepwise;
 use crate::targets::Supervision;
@@ -99,6 +101,11 @@ pub(crate) trait Method: Sync {
 
     /// Where training starts.
     fn start(&self, spec: &TrainSpec, frame: &Frame) -> Result<Start>;
+
+    /// How the noise of pairs moves, where it does; a sample has so many numbers.
+    fn relaxed(&self, _spec: &TrainSpec, _frame: &Frame, _numbers: usize) -> Result<Option<Relaxation>> {
+        Ok(None)
+    }
 
     /// What is moved, one phase after the other.
     fn phases(&self, spec: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>>;

@@ -13,6 +13,17 @@ pub enum Updates {
     Last,
 }
 
+/// How a budget counts calls that could be made side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CountParallel {
+    /// All of them: what is really called.
+    #[default]
+    Each,
+    /// Once, as EPD's authors do.
+    Once,
+}
+
 /// Points inside a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]

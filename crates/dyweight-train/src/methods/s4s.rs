@@ -3,11 +3,13 @@
 //! Our own choices: a round is half coefficients, half grid; the grid moves by RMSprop at 5·10⁻³, as LD3's.
 
 use super::base::BaseOptions;
+use super::relaxed::RelaxOptions;
 use super::{Common, Method, Start};
 use crate::learnable::Learnable;
 use crate::optimiser::Optimiser;
 use crate::rate::RateRule;
 use crate::recipe::Phase;
+use crate::relax::Relaxation;
 use crate::spec::{TrainSpec, finite_above};
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
@@ -31,8 +33,30 @@ impl Method for S4sMethod {
 
     fn options(&self) -> &'static [&'static str] {
         match self.alt {
-            false => &["afs", "order", "base", "lower-order-final", "supervision", "substeps"],
-            true => &["afs", "order", "base", "lower-order-final", "mode", "lr2"],
+            false => &[
+                "afs",
+                "order",
+                "base",
+                "lower-order-final",
+                "supervision",
+                "substeps",
+                "relax",
+                "pairs",
+                "noise-step",
+                "noise-radius",
+            ],
+            true => &[
+                "afs",
+                "order",
+                "base",
+                "lower-order-final",
+                "mode",
+                "lr2",
+                "relax",
+                "pairs",
+                "noise-step",
+                "noise-radius",
+            ],
         }
     }
 
@@ -58,6 +82,10 @@ impl Method for S4sMethod {
         };
         let solver = S4s::start(BaseOptions::of(spec, USUAL_BASE), spec.ld3.mode.unwrap_or(mode), self.alt, frame)?;
         Start::of(if self.alt { Body::S4sAlt(solver) } else { Body::S4s(solver) }, spec)
+    }
+
+    fn relaxed(&self, spec: &TrainSpec, frame: &Frame, numbers: usize) -> Result<Option<Relaxation>> {
+        RelaxOptions::of(spec, false, frame.grid.steps(), numbers)
     }
 
     fn phases(&self, spec: &TrainSpec, common: &Common, _: &dyn Learnable) -> Result<Vec<Phase>> {

@@ -12,7 +12,8 @@ use crate::methods::dss::DssOptions;
 use crate::methods::dyweight::DyWeightOptions;
 use crate::methods::gits::GitsOptions;
 use crate::methods::ld3::Ld3Options;
-use crate::methods::points::PointOptions;
+use crate::methods::points::{CountParallel, PointOptions};
+use crate::methods::relaxed::RelaxOptions;
 use crate::rate::RateRule;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::trail::Memory;
@@ -53,6 +54,9 @@ pub struct TrainSpec {
         )
     )]
     pub init: Option<String>,
+    /// How a budget counts calls that could be made side by side.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "each|once", value_parser = one_of::<CountParallel>(&["each", "once"]), help_heading = "Solver", help = "How --nfe counts calls that could be made side by side, as epd's: each, or once as its authors do [each]"))]
+    pub count_parallel: Option<CountParallel>,
     /// Teacher's solver.
     #[cfg_attr(
         feature = "clap",
@@ -272,6 +276,10 @@ pub struct TrainSpec {
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
     pub points: PointOptions,
+    /// Those of methods whose objective can be relaxed.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub relax: RelaxOptions,
     /// GITS's own.
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]

@@ -69,11 +69,14 @@ impl TrainSpec {
             calls,
         };
         let grid = setting.grid(budget)?;
-        let nfe = setting.count(&grid)?;
+        // What is really called, however the budget was meant.
+        let counted = method.stand_in(&TrainSpec { count_parallel: None, ..spec.clone() }, bounded)?;
+        let nfe = Setting { solver: &*counted, ..setting }.count(&grid)?;
         let feature = model.feature_len();
         let frame = Frame { grid, schedule: rule, range, afs, prediction, bounded, feature, nfe };
         let Start { learnable, numbers, window, settled } = method.start(&spec, &frame)?;
-        let recipe = spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))?;
+        let relax = method.relaxed(&spec, &frame, model.shape().iter().product())?;
+        let recipe = Recipe { relax, ..spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))? };
         let Taught { supervision, stepwise, near, halved } = method.taught(&spec, &frame, &*learnable)?;
         let memory = self.memory.unwrap_or_default();
         let resolved = TrainSpec { afs: Some(afs), lr: Some(recipe.phases[0].groups[0].rate.base), ..settled };
@@ -114,6 +117,8 @@ impl TrainSpec {
             pairs: batch * positive("accumulate", self.accumulate.unwrap_or(1))?,
             micro_batch: positive("micro-batch", self.micro_batch.unwrap_or(batch))?,
             phases: method.phases(self, &common, learnable)?,
+            relax: None,
+            seed: self.seed.unwrap_or(0),
             validate_every: (!self.is_plain()).then_some(every),
             validation_pairs: positive("validation", self.validation.unwrap_or(defaults.validation))?,
             patience: self.patience.map(|p| positive("patience", p)).transpose()?,
@@ -173,7 +178,8 @@ impl TrainSpec {
         let Some(path) = &self.noise else { return Ok(None) };
         let file = TensorFile::read(path)?;
         let stored = file.tensor("noise").map_err(|p| Error::malformed(path, p))?;
-        let expected = [&[recipe.iterations(), recipe.pairs][..], &shape].concat();
+        let batches = recipe.relax.map_or(recipe.iterations(), |r| r.visits(recipe.pairs));
+        let expected = [&[batches, recipe.pairs][..], &shape].concat();
         let found = stored.shape().to_vec();
         let what = format!("tensor 'noise' in {}", path.display());
         if found.len() != 5 || found[0] < expected[0] || found[1..] != expected[1..] {
