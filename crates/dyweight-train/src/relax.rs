@@ -108,24 +108,4 @@ pub(crate) fn keep(now: &mut Tensor, trial: &Tensor, before: &[f64], after: &[f6
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rounds_visit_every_pair_once_and_noise_stays_in_its_ball() {
-        let relaxation = Relaxation { pairs: 7, step: 1.0, radius: 0.5 };
-        let mut seen: Vec<usize> = (4..8).flat_map(|i| relaxation.batch(i, 2, 3)).collect();
-        seen.sort_unstable();
-        assert_eq!(seen, (0..7).collect::<Vec<_>>());
-        assert!(relaxation.ends_round(3, 2) && !relaxation.ends_round(4, 2));
-        let own = Tensor::new([2, 1, 1, 2], vec![0.0, 0.0, 1.0, 1.0]).unwrap();
-        let gradient = Gradient { noise: vec![6.0, 8.0, 0.2, 0.0], ..Gradient::default() };
-        let moved = trial(&own, &own, &gradient, (1.0, 0.5));
-        for (a, b) in moved.data().iter().zip([-0.3, -0.4, 0.9, 1.0]) {
-            assert!((a - b).abs() < 1e-12, "{a} {b}");
-        }
-        let mut now = own.clone();
-        assert_eq!(keep(&mut now, &moved, &[1.0, 1.0], &[1.0, 0.5]), 1);
-        assert_eq!(now.data(), [0.0, 0.0, 0.9, 1.0]);
-    }
-}
+mod tests;
