@@ -4,6 +4,7 @@ pub mod bench;
 pub mod compare;
 pub mod convert;
 pub mod inspect;
+mod inspect_latent;
 pub mod list;
 pub mod metric;
 pub mod probe;
