@@ -22,18 +22,19 @@ const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dyweight-models/test
 /// All states, the start included.
 fn formula(denoiser: &dyn Denoiser, file: &SolverFile, noise: &Tensor) -> Result<Vec<Tensor>> {
     let times = file.grid()?.sigmas().to_vec();
+    let learned = file.body.weights().expect("presets are of DyWeight");
     let mut t = times[0];
     let mut states = vec![noise.map(|v| v * t)];
     let mut slopes: Vec<Tensor> = Vec::new();
     let add = |x: &Tensor, scale: f64, d: &Tensor| {
         Tensor::new(x.shape(), x.data().iter().zip(d.data()).map(|(x, d)| x + scale * d).collect())
     };
-    for (i, row) in file.weights.iter().enumerate() {
+    for (i, row) in learned.weights.iter().enumerate() {
         let x = states.last().expect("begins with one").clone();
         let slope = if i == 0 && file.afs {
             x.map(|v| v / (1.0 + t * t).sqrt())
         } else {
-            let scale = file.time_scale.get(i - usize::from(file.afs)).copied().unwrap_or(1.0);
+            let scale = learned.time_scale.get(i - usize::from(file.afs)).copied().unwrap_or(1.0);
             let denoised = denoiser.predict(&x, &Levels::One((scale * t).abs()))?;
             add(&x, -1.0, &denoised)?.map(|v| v / (t + 1e-8))
         };
@@ -54,9 +55,10 @@ fn check(model: &LoadedModel, preset: &str, condition: &Condition) -> Result<()>
     let file = learned.file.clone().expect("presets are whole solver files");
     let denoiser = model.model.denoiser(condition)?;
     let noise = Rng::Torch.latents(&[3], model.model.shape())?;
-    let (solver, grid) = (learned.solver()?, file.grid()?);
+    let built = file.build()?;
+    let plan = Plan { solver: &*built.solver, times: built.times.clone(), afs: file.afs, denoise_to_zero: false };
     let mut states = Vec::new();
-    let outcome = sample(&*denoiser, &Plan::new(&solver, &grid).afs(file.afs), &noise, &mut |state| {
+    let outcome = sample(&*denoiser, &plan, &noise, &mut |state| {
         states.push(state.x.tensor().clone());
         ControlFlow::Continue(())
     })?;
