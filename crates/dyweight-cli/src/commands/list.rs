@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use dyweight::Result;
 use dyweight::files::{EpdPresets, Presets};
 use dyweight::models::edm::PUBLISHED;
+use dyweight::models::latent::RANDOM;
 use dyweight::models::spec::BUILT_IN;
 use dyweight::schedule::BetaTable;
 use dyweight::spec::METHODS;
@@ -73,7 +74,9 @@ pub fn run(args: &ListArgs) -> Result<()> {
             ui::say("use with: dyweight sample --weights preset:NAME …");
         }
         Listing::Schedules => ui::say(&format!("\nbeta tables: {}", BetaTable::NAMES.join(", "))),
-        Listing::Models => ui::say("\nor a file: an EDM network (.pkl, or .safetensors with --config), or a mixture"),
+        Listing::Models => ui::say(
+            "\nor a folder or file: Stable Diffusion and LSUN models (diffusers, CompVis), EDM networks (.pkl, or .safetensors with --config), mixtures; random:sd15-f16 and -bf16 have half-precision weights",
+        ),
         Listing::Methods => ui::say("\nuse with: dyweight train --method NAME …"),
         Listing::Solvers => {
             ui::say("\nnames of diffusers, k-diffusion and ComfyUI are understood where they mean the same")
@@ -97,7 +100,7 @@ fn models() -> Vec<Vec<String>> {
     let random = |(name, what): &(&str, &str)| {
         vec![format!("random:{name}"), format!("{what}, drawn at random: for measurements")]
     };
-    rows.extend(PUBLISHED.iter().map(random));
+    rows.extend(PUBLISHED.iter().chain(RANDOM).map(random));
     rows
 }
 

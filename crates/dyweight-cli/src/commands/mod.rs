@@ -5,6 +5,7 @@ pub mod compare;
 pub mod convert;
 pub mod export;
 pub mod inspect;
+mod inspect_latent;
 pub mod list;
 pub mod metric;
 pub mod probe;

@@ -82,6 +82,11 @@ pub trait Model: Send + Sync {
         None
     }
 
+    /// Shape of the images samples become; that of samples where they are not decoded.
+    fn image_shape(&self) -> [usize; 3] {
+        self.decoder().map_or(self.shape(), Decoder::shape)
+    }
+
     /// What a sample is asked for by a text.
     fn context_of(&self, _text: &str) -> Result<Context> {
         let expected = "this model takes no text".into();

@@ -239,7 +239,9 @@ impl Judge<'_> {
         }
         score.rmse = Some(rmse(&whole.errors));
         // Infinite where there is no difference: nothing JSON could hold, and nothing to learn.
-        score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite());
+        // Nor has what is decoded first a peak to compare with.
+        let decoded = self.subject.model.model.decoder().is_some();
+        score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite() && !decoded);
         if let Some((map, reference)) = self.reference() {
             score.frechet = Some(reference.estimate(&Features::from_rows(map.dims(), whole.features)?)?);
         }
@@ -276,16 +278,17 @@ impl Judge<'_> {
         }))
     }
 
-    /// Features of samples; none without a reference.
+    /// Features of samples, or of the images they are decoded to; none without a reference.
     fn features(&self, samples: &Tensor) -> Result<Vec<f32>> {
         let Some((map, _)) = self.reference() else { return Ok(Vec::new()) };
-        Ok(map.features(&quantise(samples))?.data().iter().map(|v| *v as f32).collect())
+        let images = self.subject.model.model.decoder().map(|decoder| decoder.decode(samples)).transpose()?;
+        Ok(map.features(&quantise(images.as_ref().unwrap_or(samples)))?.data().iter().map(|v| *v as f32).collect())
     }
 
     /// Features and statistics, where they are of what the subject makes: all classes of images of that shape.
     fn reference(&self) -> Option<&FeatureReference> {
         let subject = self.subject;
-        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.shape() && subject.class.is_none();
+        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.image_shape() && subject.class.is_none();
         self.judging.reference.as_ref().filter(|(map, _)| fits(&**map))
     }
 
@@ -314,7 +317,7 @@ impl Judge<'_> {
         let bound = self.subject.model.model.denoiser(&pairs.condition(range.clone()))?;
         let spy = Spy { inner: &*bound, times: ready.believed.as_deref(), seen: Mutex::default() };
         let plan = Plan { solver: &*ready.solver, times: ready.times.clone(), afs: ready.afs, denoise_to_zero: false };
-        let mut pictures = Pictures::begin(range.start, self.subject.model.model.shape());
+        let mut pictures = Pictures::begin(range.start, &*self.subject.model.model);
         let latents = pairs.latents(range.clone())?;
         let (begun, mut watching) = (Instant::now(), Duration::ZERO);
         let outcome = sample(&spy, &plan, &latents, &mut |state| {
