@@ -47,7 +47,7 @@ impl Ready {
             Contestant::Handcrafted { solver, schedule, afs } => {
                 let model = &subject.model.model;
                 let prediction = model.prediction();
-                let (solver, rule) = (solver.build(model.is_bounded())?, schedule.build(prediction)?);
+                let (solver, rule) = (solver.build(model.is_bounded())?, schedule.on(&**model)?);
                 let range = schedule.range(&rule, model.sigma_range());
                 let (afs, calls) = (*afs, subject.calls()?);
                 let setting = Setting {
@@ -68,7 +68,7 @@ impl Ready {
         }
     }
 
-    /// Learned coefficients on the grid they were learned on.
+    /// Learned coefficients on the grid they were learned on, or that goes with the model.
     pub fn learned(file: &SolverFile, entry: &Entry, subject: &Subject) -> Result<Self> {
         let prediction = subject.model.model.prediction();
         if file.prediction != prediction {
@@ -77,6 +77,7 @@ impl Ready {
                 hint: "leave the solver or the model out".into(),
             });
         }
+        let file = file.on(&*subject.model.model)?;
         let Built { solver, times } = file.build()?;
         let plan = Plan { solver: &*solver, times: times.clone(), afs: file.afs, denoise_to_zero: false };
         let probed = probe(&plan, prediction)?;
