@@ -48,6 +48,6 @@ pub use session::{Files, Session, Watcher, beside, remove_state};
 pub use snapshot::Snapshot;
 pub use spec::{Defaults, TrainPlan, TrainSpec};
 pub use student::{Gradient, Student};
-pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states, stacked};
+pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states, stacked, unit};
 pub use trace::Trace;
 pub use training::{Event, Iteration, Parts, Training, Validation};

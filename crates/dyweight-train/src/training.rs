@@ -5,7 +5,7 @@ use super::learnable::{Block, Learnable};
 use super::optimiser::{Moments, clip};
 use super::recipe::Recipe;
 use super::student::{Gradient, Student};
-use super::targets::{Targets, in_parts};
+use super::targets::{Targets, in_parts, unit};
 use crate::comm::Comm;
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
@@ -148,7 +148,7 @@ impl Training {
         // Targets first: they are computed in chunks of their own and must not be raced for.
         self.validation.prepare(all.clone())?;
         let share = |mine| Ok(in_parts(&*self.model, mine, self.recipe.micro_batch, part)?.concat());
-        let losses: Vec<f64> = self.comm().spread(all, share)?.concat();
+        let losses: Vec<f64> = self.comm().spread(all, unit(&*self.model, self.recipe.micro_batch), share)?.concat();
         Ok(losses.iter().sum::<f64>() / losses.len() as f64)
     }
 
@@ -215,7 +215,8 @@ impl Training {
         let pairs = index * self.recipe.pairs..(index + 1) * self.recipe.pairs;
         self.training.prepare(pairs.clone())?;
         let mut all = Gradient::default();
-        self.comm().spread(pairs, |mine| self.gradient_of(mine))?.into_iter().for_each(|g| all.append(g));
+        let unit = unit(&*self.model, self.recipe.micro_batch);
+        self.comm().spread(pairs, unit, |mine| self.gradient_of(mine))?.into_iter().for_each(|g| all.append(g));
         Ok(all)
     }
 

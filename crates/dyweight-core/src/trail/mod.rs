@@ -118,6 +118,8 @@ enum Note<'m> {
     Evaluate {
         x: Sample,
         level: Coeff,
+        /// The solver's step it was made in.
+        step: usize,
         pullback: Option<Pullback<'m>>,
     },
     Threshold {
@@ -137,6 +139,7 @@ pub struct Trail<'m> {
     model: &'m dyn Denoiser,
     recording: Option<Recording<'m>>,
     analytic_first: bool,
+    step: usize,
     evaluations: usize,
     calls: usize,
     fault: Option<Fault>,
@@ -145,7 +148,7 @@ pub struct Trail<'m> {
 impl<'m> Trail<'m> {
     /// A trail that computes and forgets.
     pub fn sampling(model: &'m dyn Denoiser) -> Self {
-        Self { model, recording: None, analytic_first: false, evaluations: 0, calls: 0, fault: None }
+        Self { model, recording: None, analytic_first: false, step: 0, evaluations: 0, calls: 0, fault: None }
     }
 
     /// A trail that can be swept backwards.
@@ -157,6 +160,11 @@ impl<'m> Trail<'m> {
     pub fn analytic_first(mut self, on: bool) -> Self {
         self.analytic_first = on;
         self
+    }
+
+    /// Says which step of the solver begins, so that a model's failure can be told with it.
+    pub fn begin_step(&mut self, step: usize) {
+        self.step = step;
     }
 
     /// Network calls made so far.
@@ -194,21 +202,25 @@ impl<'m> Trail<'m> {
         self.calls += self.model.calls();
         let levels = Levels::from(level);
         let tracked = x.note.is_some() || level.is_recorded();
+        let step = self.step;
         match &mut self.recording {
             Some(recording) if tracked => {
                 let (value, pullback) = match recording.memory {
                     Memory::Keep => {
-                        let (value, pullback) = recording.model.with_pullback(&x.value, &levels)?;
+                        let (value, pullback) =
+                            recording.model.with_pullback(&x.value, &levels).map_err(|e| e.in_step(step))?;
                         (value, Some(pullback))
                     }
-                    Memory::Recompute => (recording.model.predict(&x.value, &levels)?, None),
+                    Memory::Recompute => {
+                        (recording.model.predict(&x.value, &levels).map_err(|e| e.in_step(step))?, None)
+                    }
                 };
                 self.check(&value, x, level)?;
-                let note = Note::Evaluate { x: x.clone(), level: level.clone(), pullback };
+                let note = Note::Evaluate { x: x.clone(), level: level.clone(), step, pullback };
                 Ok(self.noted(value, note))
             }
             _ => {
-                let value = self.model.predict(&x.value, &levels)?;
+                let value = self.model.predict(&x.value, &levels).map_err(|e| e.in_step(step))?;
                 self.check(&value, x, level)?;
                 Ok(self.start(value))
             }
