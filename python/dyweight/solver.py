@@ -17,7 +17,7 @@ class Solver:
     >>> import dyweight
     >>> solver = dyweight.Solver.preset("cifar10-nfe3")
     >>> solver
-    Solver(cifar10, 3 calls, 4 steps, order 3, afs)
+    Solver(cifar10, dyweight, 3 calls, 4 steps, order 3, afs)
     >>> solver.weights.shape, solver.times.shape, solver.levels.shape
     ((4, 4), (5,), (4,))
     >>> print(solver.sigmas.round(3))
@@ -79,17 +79,29 @@ class Solver:
         return self.record["training"]
 
     @property
+    def method(self) -> str:
+        """The learned method: "dyweight", or another of `dyweight list`."""
+        return self.record["method"]
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The method's own numbers and options."""
+        return self.record["body"]
+
+    @property
     def weights(self) -> np.ndarray:
-        """Weights `[step, slope]`: the column of a weight is the step its slope was made in."""
+        """Weights `[step, slope]` of a DyWeight solver: the column of a weight is the step its slope was made in."""
+        if "weights" not in self.body:
+            raise ValueError(f"a solver of the method {self.method} has no weights: its numbers are in body")
         square = np.zeros((self.steps, self.steps))
-        for i, row in enumerate(self.record["weights"]):
+        for i, row in enumerate(self.body["weights"]):
             square[i, i + 1 - len(row) : i + 1] = row
         return square
 
     @property
     def time_scale(self) -> np.ndarray:
-        """Factors of the levels told to the network, of the last steps."""
-        return np.array(self.record["time_scale"], float)
+        """Factors of the levels told to the network, of the last steps; empty for none."""
+        return np.array(self.body.get("time_scale", []), float)
 
     @property
     def times(self) -> np.ndarray:
@@ -98,7 +110,7 @@ class Solver:
 
     @property
     def levels(self) -> np.ndarray:
-        """Levels the network is told in each step; NaN at an analytical first step."""
+        """Levels the network is told, call by call; NaN at an analytical first step."""
         return np.array([np.nan if level is None else level for level in self.record["network_levels"]])
 
     def __eq__(self, other: object) -> bool:
@@ -110,9 +122,10 @@ class Solver:
     def __repr__(self) -> str:
         record = self.record
         name = [record["model"]["name"]] if record.get("model", {}).get("name") else []
-        parts = [*name, f"{self.nfe} calls", f"{self.steps} steps", f"order {record['order']}"]
+        order = [f"order {self.body['order']}"] if "order" in self.body else []
+        parts = [*name, self.method, f"{self.nfe} calls", f"{self.steps} steps", *order]
         return f"Solver({', '.join(parts + ['afs'] * record['afs'])})"
 
-    def _repr_svg_(self) -> str:
+    def _repr_svg_(self) -> str | None:
         """Weights and scales as a picture, in a notebook."""
         return _native.solver_svg(self._text)

@@ -95,7 +95,7 @@ def test_solvers_are_read_drawn_and_saved(tmp_path):
     assert dyweight.SolverFile.load(tmp_path / "a.json").times == solver.times.tolist()
     assert solver._repr_svg_().startswith("<svg") and "calls" in repr(solver)
     record = {**solver.record, "steps": 99}
-    with pytest.raises(ValueError, match="rows of weights"):
+    with pytest.raises(ValueError, match="7 rows for 99 steps"):
         dyweight.Solver(record)
     with pytest.raises(ValueError, match="did you mean 'cifar10-nfe3'"):
         dyweight.Solver.preset("cifar10-nfe33")

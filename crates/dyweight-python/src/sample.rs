@@ -54,8 +54,8 @@ pub fn sample<'py>(
 fn drawn(model: &PythonModel, request: &str, noise: Vec<f64>, watch: Option<&Py<PyAny>>) -> Result<(Tensor, usize)> {
     let request: Request = serde_json::from_str(request).map_err(|e| unread("sample", &e))?;
     let noise = batch(model.shape(), noise)?;
-    let ready = request.ready(model)?;
-    let plan = Plan::new(&*ready.solver, &ready.grid).afs(ready.afs).denoise_to_zero(ready.denoise_to_zero);
+    let Ready { solver, times, afs, denoise_to_zero } = request.ready(model)?;
+    let plan = Plan { solver: &*solver, times, afs, denoise_to_zero };
     let size = request.batch.unwrap_or(noise.samples()).max(1);
     let (mut parts, mut nfe) = (Vec::new(), 0);
     for first in (0..noise.samples()).step_by(size) {
@@ -112,7 +112,7 @@ impl Request {
             (None, Some(steps), _) | (None, None, Some(steps)) => setting.grid(Budget::Steps(steps)),
             _ => Err(no_budget()),
         }?;
-        Ok(Ready { solver, grid, afs, denoise_to_zero })
+        Ok(Ready { solver, times: grid.coeffs(), afs, denoise_to_zero })
     }
 
     /// What samples `range` of `count` are asked for.

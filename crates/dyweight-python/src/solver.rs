@@ -1,8 +1,9 @@
 //! Solver files for Python: read, checked, drawn and written here; what is in them Python reads as JSON.
 
 use crate::error::raised;
+use dyweight_core::coeff::Coeff;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::schedule::Grid;
+use dyweight_core::learned::Built;
 use dyweight_core::solver::Solver;
 use dyweight_core::solver_file::SolverFile;
 use dyweight_files::{Presets, atomic};
@@ -13,10 +14,10 @@ use pyo3::types::PyBytes;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// A solver ready to run, with the grid it was learned on.
+/// A solver ready to run, on the times it was learned with.
 pub struct Ready {
     pub solver: Box<dyn Solver>,
-    pub grid: Grid,
+    pub times: Vec<Coeff>,
     pub afs: bool,
     pub denoise_to_zero: bool,
 }
@@ -28,9 +29,8 @@ pub fn parsed(text: &str) -> Result<SolverFile> {
 
 /// What a file stands for.
 pub fn ready(file: &SolverFile) -> Result<Ready> {
-    let learned = Learned::parse(Path::new("solver"), file.to_bytes().into())?;
-    let (solver, grid) = (Box::new(learned.solver()?), file.grid()?);
-    Ok(Ready { solver, grid, afs: file.afs, denoise_to_zero: false })
+    let Built { solver, times } = file.build()?;
+    Ok(Ready { solver, times, afs: file.afs, denoise_to_zero: false })
 }
 
 fn text(file: &SolverFile) -> String {
@@ -66,13 +66,14 @@ pub fn solver_facts(py: Python<'_>, solver: &str) -> PyResult<String> {
     facts().map_err(|e| raised(py, e, None))
 }
 
-/// A picture of the coefficients.
+/// A picture of the coefficients, of a method whose coefficients are a table.
 #[pyfunction]
-pub fn solver_svg(py: Python<'_>, solver: &str) -> PyResult<String> {
+pub fn solver_svg(py: Python<'_>, solver: &str) -> PyResult<Option<String>> {
     let draw = || {
         let file = parsed(solver)?;
         let title = format!("{}: {} calls", file.model.name, file.nfe);
-        Ok(coefficients(title.trim_start_matches(": "), &file.weights, &file.time_scale).draw()?.to_svg())
+        let Some(w) = file.body.weights() else { return Ok(None) };
+        Ok(Some(coefficients(title.trim_start_matches(": "), &w.weights, &w.time_scale).draw()?.to_svg()))
     };
     draw().map_err(|e| raised(py, e, None))
 }

@@ -15,10 +15,10 @@
 
 pub mod comm;
 mod course;
-mod dyweight;
 mod guard;
 mod learnable;
 pub mod learned;
+pub mod methods;
 mod objective;
 mod optimiser;
 mod pairs;
@@ -34,15 +34,16 @@ mod trace;
 mod training;
 
 pub use course::{Course, Pairing, Prepared, Trained, train};
-pub use dyweight::{LearnedWeights, ScaleMode};
+pub use dyweight_core::learned::{Block, Built, Frame};
 pub use guard::{Guard, Judgement};
-pub use learnable::{Block, Built, Frame, Learnable, Shown};
+pub use learnable::{ByBody, Learnable, Shown};
 pub use learned::Learned;
+pub use methods::dyweight::{DyWeightOptions, LearnedWeights, ScaleMode};
 pub use objective::Loss;
 pub use optimiser::{Moments, Optimiser};
 pub use pairs::{Noise, Pairs};
 pub use prompts::Prompts;
-pub use rate::Rate;
+pub use rate::{Rate, RateRule};
 pub use recipe::{Group, Phase, Recipe};
 pub use session::{Files, Session, Watcher, beside, remove_state};
 pub use snapshot::Snapshot;
