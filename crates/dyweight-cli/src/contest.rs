@@ -3,7 +3,7 @@
 use crate::files::text;
 use crate::ui;
 use clap::Args;
-use dyweight::files::{NamedPath, atomic, journal, keep_apart};
+use dyweight::files::{NamedPath, journal, keep_apart};
 use dyweight::spec::Seeds;
 use dyweight::study::contest::{Experiment, Measure, Results, View, Watch, read, run};
 use dyweight::study::paper::Study;
@@ -151,17 +151,7 @@ pub fn report_study(study: &Study, view: &View<'_>, out: &Path, args: &OutputArg
 
 /// Writes the report and says what was found.
 pub fn report(view: &View<'_>, page: &Page, answers: &[Answer], out: &Path, args: &OutputArgs) -> Result<()> {
-    let html = out.join("report.html");
-    atomic::write(&html, page.render().as_bytes())?;
-    atomic::write(&out.join("report.md"), page.markdown().as_bytes())?;
-    for measure in view.measures() {
-        let name = if measure == Measure::Frechet { "frechet" } else { "teacher-distance" };
-        atomic::write(&out.join(format!("{name}.csv")), view.table(measure, name).csv().as_bytes())?;
-        let style = dyweight::study::contest::Style { x: "".into(), ..Default::default() };
-        if view.columns().len() > 1 {
-            view.figure(measure, &style).draw()?.write(&out.join(name))?;
-        }
-    }
+    let html = view.write(page, out)?;
     if args.json {
         let scores: Vec<_> = view.results.scores.values().collect();
         let answers: Vec<_> = answers

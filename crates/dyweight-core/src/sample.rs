@@ -119,10 +119,12 @@ pub fn integrate(
     };
     show(trail, 0, &x)?;
     for i in 0..steps {
+        trail.begin_step(i);
         x = run.step(trail, i, x).map_err(|e| placed(e, plan.solver, i, trail))?;
         show(trail, i + 1, &x)?;
     }
     if plan.denoise_to_zero {
+        trail.begin_step(steps);
         x = trail.denoised(&x, &Query::at(&times[steps])).map_err(|e| placed(e, plan.solver, steps, trail))?;
         show(trail, steps + 1, &x)?;
     }

@@ -120,25 +120,26 @@ impl Comm for Thread {
         self.places.len()
     }
 
-    fn gather(&self, mine: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let all = self.all_gather(mine);
-        (self.rank == 0).then_some(all)
+    fn gather(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        let all = self.all_gather(mine)?;
+        Ok((self.rank == 0).then_some(all))
     }
 
-    fn all_gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         *self.places[self.rank].lock().unwrap() = mine.to_vec();
         self.meeting.wait();
         let all = self.places.iter().map(|place| place.lock().unwrap().clone()).collect();
         self.meeting.wait();
-        all
+        Ok(all)
     }
 
-    fn broadcast(&self, mine: &[u8]) -> Vec<u8> {
-        self.all_gather(mine).swap_remove(0)
+    fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>> {
+        Ok(self.all_gather(mine)?.swap_remove(0))
     }
 
-    fn barrier(&self) {
+    fn barrier(&self) -> Result<()> {
         self.meeting.wait();
+        Ok(())
     }
 
     fn abort(&self, code: i32) -> ! {

@@ -54,6 +54,6 @@ pub use snapshot::Snapshot;
 pub use spec::{Defaults, TrainPlan, TrainSpec};
 pub use stepwise::{Link, Stepwise};
 pub use student::{Gradient, Student};
-pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states, stacked};
+pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states, stacked, unit};
 pub use trace::Trace;
 pub use training::{Event, Iteration, Parts, Training, Validation};

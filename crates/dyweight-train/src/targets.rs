@@ -143,10 +143,14 @@ impl Targets {
         }
         let pairs: Vec<usize> = missing.iter().flat_map(|c| self.pairs_of(*c, range.end)).collect();
         let runs = |mine: Range<usize>| {
-            let runs = pairs[mine].chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1);
+            // As in one process, chunk by chunk.
+            let one_run = |a: &usize, b: &usize| a + 1 == *b && a / CHUNK == b / CHUNK;
+            let runs = pairs[mine].chunk_by(one_run).map(|run| run[0]..run[run.len() - 1] + 1);
             stacked(&runs.map(|run| self.compute(run)).collect::<Result<Vec<_>>>()?)
         };
-        let mut parts = self.comm.spread(0..pairs.len(), runs)?;
+        // A call never spans two chunks, so a chunk that is no whole number of calls is not divided.
+        let batch = if CHUNK.is_multiple_of(self.batch) { self.batch } else { CHUNK };
+        let mut parts = self.comm.spread(0..pairs.len(), unit(&*self.model, batch), runs)?;
         parts.retain(|states| !states.is_empty());
         let states = stacked(&parts)?;
         let mut first = 0;
@@ -294,6 +298,11 @@ pub fn stacked(parts: &[Vec<Tensor>]) -> Result<Vec<Tensor>> {
 
 fn digest<'b>(parts: impl Iterator<Item = &'b [u8]>) -> String {
     parts.fold(Fingerprint::default(), |mut hash, part| hash.add(part).clone()).text()
+}
+
+/// The samples of which a process takes all or none, when calls are of `batch` samples.
+pub fn unit(model: &dyn Model, batch: usize) -> usize {
+    if model.is_exact_in_batches() { 1 } else { batch }
 }
 
 /// Runs `f` over parts of a range: one after the other for a model that fills the machine itself, side by side for one that

@@ -7,7 +7,7 @@ use super::recipe::Recipe;
 use super::relax::{self, Moved, Relaxation};
 use super::stepwise::{Stepwise, Stride, Walk, tame};
 use super::student::{Gradient, Student};
-use super::targets::{Targets, cut, each, in_parts};
+use super::targets::{Targets, cut, each, in_parts, unit};
 use crate::comm::{Comm, Parcel};
 use dyweight_core::denoiser::{Differentiable, Model};
 use dyweight_core::error::{Error, Result};
@@ -187,7 +187,7 @@ impl Training {
         // Targets first: they are computed in chunks of their own and must not be raced for.
         targets.prepare(pairs.clone())?;
         let share = |mine| Ok(in_parts(&*self.model, mine, self.recipe.micro_batch, part)?.concat());
-        Ok(self.comm().spread(pairs, share)?.concat())
+        Ok(self.comm().spread(pairs, unit(&*self.model, self.recipe.micro_batch), share)?.concat())
     }
 
     /// One iteration.

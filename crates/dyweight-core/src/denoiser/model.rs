@@ -142,6 +142,12 @@ pub trait Model: Send + Sync {
         false
     }
 
+    /// True if a sample's answer has the same bits in whatever batch it is asked for. Where kernels are chosen by the size of a batch it
+    /// has not: then work is shared in whole batches, so that every call is the same whoever makes it.
+    fn is_exact_in_batches(&self) -> bool {
+        true
+    }
+
     /// The model as solvers see it, guidance included. Not to be overridden.
     fn denoiser<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>> {
         condition.check(self.takes_guidance())?;

@@ -118,6 +118,8 @@ enum Note<'m> {
     Evaluate {
         x: Sample,
         level: Coeff,
+        /// The solver's step it was made in.
+        step: usize,
         pullback: Option<Pullback<'m>>,
     },
     Threshold {
@@ -137,6 +139,7 @@ pub struct Trail<'m> {
     model: &'m dyn Denoiser,
     recording: Option<Recording<'m>>,
     analytic_first: bool,
+    step: usize,
     evaluations: usize,
     calls: usize,
     rounds: usize,
@@ -163,6 +166,7 @@ impl<'m> Trail<'m> {
             model,
             recording: None,
             analytic_first: false,
+            step: 0,
             evaluations: 0,
             calls: 0,
             rounds: 0,
@@ -182,6 +186,11 @@ impl<'m> Trail<'m> {
     pub fn analytic_first(mut self, on: bool) -> Self {
         self.analytic_first = on;
         self
+    }
+
+    /// Says which step of the solver begins, so that a model's failure can be told with it.
+    pub fn begin_step(&mut self, step: usize) {
+        self.step = step;
     }
 
     /// Network calls made so far.
@@ -268,28 +277,33 @@ impl<'m> Trail<'m> {
         self.rounds += if std::mem::take(&mut self.beside) { 0 } else { self.model.calls() };
         let levels = Levels::from(level);
         let tracked = x.note.is_some() || level.is_recorded();
+        let step = self.step;
         if let Feature::Wanted(len) = self.feature {
-            let (value, feature) = self.model.predict_with_feature(&x.value, &levels, len)?;
+            let (value, feature) =
+                self.model.predict_with_feature(&x.value, &levels, len).map_err(|e| e.in_step(step))?;
             self.feature = Feature::Known(feature);
             self.check(&value, x, level)?;
-            let note = Note::Evaluate { x: x.clone(), level: level.clone(), pullback: None };
+            let note = Note::Evaluate { x: x.clone(), level: level.clone(), step, pullback: None };
             return Ok(if tracked && self.recording.is_some() { self.noted(value, note) } else { self.start(value) });
         }
         match &mut self.recording {
             Some(recording) if tracked => {
                 let (value, pullback) = match recording.memory {
                     Memory::Keep => {
-                        let (value, pullback) = recording.model.with_pullback(&x.value, &levels)?;
+                        let (value, pullback) =
+                            recording.model.with_pullback(&x.value, &levels).map_err(|e| e.in_step(step))?;
                         (value, Some(pullback))
                     }
-                    Memory::Recompute => (recording.model.predict(&x.value, &levels)?, None),
+                    Memory::Recompute => {
+                        (recording.model.predict(&x.value, &levels).map_err(|e| e.in_step(step))?, None)
+                    }
                 };
                 self.check(&value, x, level)?;
-                let note = Note::Evaluate { x: x.clone(), level: level.clone(), pullback };
+                let note = Note::Evaluate { x: x.clone(), level: level.clone(), step, pullback };
                 Ok(self.noted(value, note))
             }
             _ => {
-                let value = self.model.predict(&x.value, &levels)?;
+                let value = self.model.predict(&x.value, &levels).map_err(|e| e.in_step(step))?;
                 self.check(&value, x, level)?;
                 Ok(self.start(value))
             }

@@ -106,12 +106,10 @@ impl Sweep {
                     self.add_scaled_state(sample, coeff, adjoint);
                 }
             }
-            Note::Evaluate { x, level, .. } => {
-                let pullback = match kept {
-                    Some(kept) => kept,
-                    None => model.with_pullback(x.tensor(), &Levels::from(level))?.1,
-                };
-                let (to_x, to_level) = pullback(adjoint)?;
+            Note::Evaluate { x, level, step, .. } => {
+                let again = || model.with_pullback(x.tensor(), &Levels::from(level)).map(|(_, back)| back);
+                let gradient = kept.map_or_else(again, Ok).and_then(|back| back(adjoint));
+                let (to_x, to_level) = gradient.map_err(|e| e.in_step(*step))?;
                 require_shape("the derivative in the state, from the model's pullback", x.tensor().shape(), &to_x)?;
                 if to_level.len() != adjoint.samples() {
                     let what = "the derivative in the level, from the model's pullback".into();

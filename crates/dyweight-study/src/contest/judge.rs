@@ -23,7 +23,7 @@ use dyweight_core::spec::Budget;
 use dyweight_core::spec::budget::Setting;
 use dyweight_core::tensor::Tensor;
 use dyweight_train::comm::{Parcel, Reader};
-use dyweight_train::{Targets, in_parts};
+use dyweight_train::{Targets, in_parts, unit};
 use std::ops::{ControlFlow, Range};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -295,7 +295,8 @@ impl Judge<'_> {
 
     /// This process's samples.
     pub fn share(&self) -> Range<usize> {
-        self.targets.comm().share(&(0..self.judging.seeds.len()), 1)
+        let unit = unit(&*self.subject.model.model, self.judging.batch);
+        self.targets.comm().share(&(0..self.judging.seeds.len()), unit)
     }
 
     /// All samples, at rank 0.

@@ -6,6 +6,7 @@
 
 mod contestant;
 mod experiment;
+mod files;
 mod judge;
 mod learn;
 mod page;

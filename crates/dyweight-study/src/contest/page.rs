@@ -298,7 +298,7 @@ impl View<'_> {
                     shape[0],
                     shape[1],
                     shape[2],
-                    &subject.model.sha256[..16]
+                    subject.model.sha256.chars().take(16).collect::<String>()
                 ),
             );
         }

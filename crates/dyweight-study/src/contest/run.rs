@@ -303,7 +303,7 @@ impl Work<'_> {
             let last = (first + batch).min(samples);
             targets.prepare(first..last)?;
             let stop = self.watch.advance(last - first).is_break();
-            if self.comm.any(stop) {
+            if self.comm.any(stop)? {
                 return Err(Error::Cancelled);
             }
         }

@@ -1,0 +1,26 @@
+//! The files of a report: the page, the same as Markdown, and every measure as a table and a chart.
+
+use super::page::Style;
+use super::view::{Measure, View};
+use crate::report::html::Page;
+use dyweight_core::error::Result;
+use dyweight_files::atomic;
+use std::path::{Path, PathBuf};
+
+impl View<'_> {
+    /// Writes them into a directory and returns the page's.
+    pub fn write(&self, page: &Page, directory: &Path) -> Result<PathBuf> {
+        let html = directory.join("report.html");
+        atomic::write(&html, page.render().as_bytes())?;
+        atomic::write(&directory.join("report.md"), page.markdown().as_bytes())?;
+        for measure in self.measures() {
+            let name = if measure == Measure::Frechet { "frechet" } else { "teacher-distance" };
+            atomic::write(&directory.join(format!("{name}.csv")), self.table(measure, name).csv().as_bytes())?;
+            let style = Style { x: "".into(), ..Default::default() };
+            if self.columns().len() > 1 {
+                self.figure(measure, &style).draw()?.write(&directory.join(name))?;
+            }
+        }
+        Ok(html)
+    }
+}
