@@ -14,6 +14,22 @@ import numpy as np
 VISITS = 10
 
 
+def starts(run, data):
+    """The numbers each visit starts with: those the last one left, or at the start of a later round the best so far."""
+    of = lambda key: data[f"train{run['id']}.{key}"]
+    best = current = np.concatenate([of("p1_init"), of("p2_init")])
+    checks, out, rounds = iter(run["checkpoints"]), [], -1
+    for k, visit in enumerate(run["visits"][:VISITS]):
+        if visit["kind"] == "train" and visit["round"] != rounds:
+            rounds, current = visit["round"], best
+            next(checks)
+        out.append(current)
+        current = np.concatenate([of("p1_now")[k], of("p2_now")[k]])
+        if visit["kind"] == "train" and next(checks)["count_worse"] == 0:
+            best = current
+    return np.stack(out)
+
+
 def main(directory):
     records, data = json.load(open(f"{directory}/ld3.json")), load_file(f"{directory}/ld3.safetensors")
     out = {k: v for k, v in data.items() if k.startswith("model.")}
@@ -25,6 +41,7 @@ def main(directory):
             out[f"{name}.{key}"] = data[f"train{run['id']}.{key}"]
         for key in ("loss", "loss_after", "grad_p1", "grad_p2", "p1", "p2", "p1_now", "p2_now", "trial", "latent"):
             out[f"{name}.{key}"] = data[f"train{run['id']}.{key}"][:VISITS]
+        out[f"{name}.start"] = starts(run, data)
         out[f"{name}.batch"] = np.array([v["batch"] for v in visits], dtype=np.float64)
         out[f"{name}.is_valid"] = np.array([v["kind"] == "valid" for v in visits], dtype=np.float64)
         out[f"{name}.round"] = np.array([v["round"] for v in visits], dtype=np.float64)

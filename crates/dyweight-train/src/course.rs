@@ -258,8 +258,14 @@ impl Prepared {
         let plan = &self.plan;
         let frame = &plan.student.frame;
         let Some(frame) = frame.of_single_calls(self.calls_of_an_evaluation()?)? else { return Ok(None) };
-        let comparable = frame.grid.steps() == plan.student.frame.grid.steps();
-        if !comparable && plan.supervision != Supervision::Endpoint {
+        let same_grid = frame.grid.steps() == plan.student.frame.grid.steps();
+        let comparable = match plan.supervision {
+            Supervision::Endpoint => true,
+            // Step by step, validation looks at the end alone.
+            Supervision::Path { .. } => same_grid || plan.student.stepwise.is_some(),
+            Supervision::Near => false,
+        };
+        if !comparable {
             return Ok(None);
         }
         let rows = Initial::Ab.rows(frame.grid.steps(), plan.window.min(4));

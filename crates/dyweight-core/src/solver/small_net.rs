@@ -98,7 +98,7 @@ impl Net {
         let mut all = vec![vec![0.0; made.len()]; self.numbers.len()];
         for (sample, Made { feature, hidden, head, .. }) in made.iter().enumerate() {
             let mut own = vec![0.0; self.numbers.len()];
-            let mut to_head = vec![0.0; HEAD];
+            let mut to_head = [0.0; HEAD];
             let mut rest: &[Vec<f64>] = adjoints;
             for which in 3..self.layers.len() {
                 let (mine, others) = rest.split_at(self.layers[which].1);

@@ -52,7 +52,7 @@ impl Job<'_> {
         if let (Some(guard), Some(baseline)) = (guard, baseline) {
             let ratio = baseline / guard.best_loss;
             said += &format!("; validation loss {:.3e}, iPNDM {baseline:.3e} ({ratio:.1}x)", guard.best_loss);
-            if guard.best_loss >= guard.initial_loss {
+            if guard.best_loss >= guard.initial_loss && iterations > 0 {
                 said += "; training found nothing better than its start, which is what was written";
             }
             if guard.rollbacks > 0 {
