@@ -58,7 +58,16 @@ impl OutputArgs {
 }
 
 /// What a report is made of, beside its pictures.
-const WRITTEN: [&str; 5] = [journal::FILE, "report.html", "report.md", "frechet.csv", "teacher-distance.csv"];
+const WRITTEN: [&str; 8] = [
+    journal::FILE,
+    "report.html",
+    "report.md",
+    "frechet.csv",
+    "teacher-distance.csv",
+    "clip.csv",
+    "hps.csv",
+    "image-reward.csv",
+];
 
 /// Error bars need samples.
 pub fn check_count(seeds: &Seeds) -> Result<()> {
@@ -154,8 +163,8 @@ pub fn report(view: &View<'_>, page: &Page, answers: &[Answer], out: &Path, args
     let html = out.join("report.html");
     atomic::write(&html, page.render().as_bytes())?;
     atomic::write(&out.join("report.md"), page.markdown().as_bytes())?;
-    for measure in view.measures() {
-        let name = if measure == Measure::Frechet { "frechet" } else { "teacher-distance" };
+    for measure in view.all_measures() {
+        let name = measure.file_name();
         atomic::write(&out.join(format!("{name}.csv")), view.table(measure, name).csv().as_bytes())?;
         let style = dyweight::study::contest::Style { x: "".into(), ..Default::default() };
         if view.columns().len() > 1 {
@@ -171,7 +180,7 @@ pub fn report(view: &View<'_>, page: &Page, answers: &[Answer], out: &Path, args
         ui::print_json(&json!({ "report": text(&html), "scores": scores, "answers": answers }));
         return require_numbers(view);
     }
-    for measure in view.measures() {
+    for measure in view.all_measures() {
         print_table(view, measure);
     }
     for (by, verdict, sentence) in answers {

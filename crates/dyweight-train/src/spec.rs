@@ -86,14 +86,14 @@ pub struct TrainSpec {
         arg(long, help_heading = "Teacher", help = "Teacher steps per student step under path supervision [5]")
     )]
     pub substeps: Option<usize>,
-    /// l2, l1, huber, features (of the embedded network) or inception.
+    /// l2, l1, huber, features (of the embedded network), inception or clip.
     #[cfg_attr(
         feature = "clap",
         arg(
             long,
             value_name = "NAME",
             help_heading = "Optimisation",
-            help = "l2, l1, huber, features (of the embedded network) or inception [l2]"
+            help = "l2, l1, huber, features (of the embedded network), inception or clip [l2]"
         )
     )]
     pub loss: Option<String>,
@@ -119,6 +119,12 @@ pub struct TrainSpec {
         )
     )]
     pub resize: Option<String>,
+    /// CLIP model for the loss clip, a file or a folder.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "FILE|DIR", help_heading = "Optimisation", help = "CLIP model for the loss clip")
+    )]
+    pub clip_model: Option<PathBuf>,
     /// Where the Huber loss turns linear.
     #[cfg_attr(
         feature = "clap",
@@ -481,11 +487,15 @@ impl TrainSpec {
     /// The loss; `features` opens a feature network by its name.
     pub fn loss(&self, features: impl FnOnce(&str) -> Result<Arc<dyn FeatureMap>>) -> Result<Loss> {
         let name = self.loss.as_deref().unwrap_or("l2");
-        let given = [("inception", self.inception.is_some()), ("resize", self.resize.is_some())];
-        if let Some((option, _)) = given.iter().find(|(_, given)| *given && name != "inception") {
+        let given = [
+            ("inception", "inception", self.inception.is_some()),
+            ("resize", "inception", self.resize.is_some()),
+            ("clip-model", "clip", self.clip_model.is_some()),
+        ];
+        if let Some((option, loss, _)) = given.iter().find(|(_, loss, given)| *given && name != *loss) {
             return Err(Error::Conflict {
-                problem: format!("--{option} is for the loss 'inception', not '{name}'"),
-                hint: format!("add --loss inception, or leave --{option} out"),
+                problem: format!("--{option} is for the loss '{loss}', not '{name}'"),
+                hint: format!("add --loss {loss}, or leave --{option} out"),
             });
         }
         match name {
@@ -494,8 +504,9 @@ impl TrainSpec {
             "huber" => Ok(Loss::Huber(finite_above("huber-delta", self.huber_delta.unwrap_or(0.1), 0.0)?)),
             "features" => features("fashion").map(Loss::Features),
             "inception" => features("inception").map(Loss::Features),
+            "clip" => features("clip").map(Loss::Features),
             other => {
-                let known = ["l2", "l1", "huber", "features", "inception"].map(String::from).to_vec();
+                let known = ["l2", "l1", "huber", "features", "inception", "clip"].map(String::from).to_vec();
                 Err(Error::UnknownName { kind: "loss", name: other.into(), known })
             }
         }

@@ -18,7 +18,7 @@ mod set;
 mod source;
 
 pub use folder::Folder;
-pub(crate) use folder::{config_of, inside, read_json};
+pub(crate) use folder::{config_of, inside, read_json, weights_of};
 pub(crate) use layout::{Layout, Location, Part};
 pub use set::TensorSet;
 pub use source::TensorPlan;
