@@ -21,6 +21,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch.nn import functional as F
 from torchvision.transforms import functional as TF
+from torchvision.transforms.v2 import functional as TF2
 from transformers import CLIPConfig, CLIPModel
 
 out = pathlib.Path(sys.argv[1])
@@ -57,9 +58,10 @@ def seen(picture, kind, crop):
         x = torch.from_numpy(np.asarray(picture.resize((w, h), Image.BICUBIC)).copy()).permute(2, 0, 1).float() / 255
     else:
         x = torch.from_numpy(np.asarray(picture).copy()).permute(2, 0, 1)
-        x = x if kind == "tv" else x.float() / 255
-        x = TF.resize(x, [h, w], TF.InterpolationMode.BICUBIC, antialias=kind != "float-noaa")
-        x = x.float() / 255 if kind == "tv" else x
+        if kind == "tv":
+            x = TF2.resize(x, [h, w], TF.InterpolationMode.BICUBIC, antialias=True).float() / 255
+        else:
+            x = TF.resize(x.float() / 255, [h, w], TF.InterpolationMode.BICUBIC, antialias=kind != "float-noaa")
     top, left = offset(h - SIZE), offset(w - SIZE)
     x = x[:, top : top + SIZE, left : left + SIZE]
     return (x - MEAN[:, None, None]) / STD[:, None, None]
