@@ -9,6 +9,7 @@ mod allowance;
 pub mod atomic;
 mod bytes;
 mod dtype;
+mod epd_presets;
 mod fingerprint;
 mod gzip;
 pub mod image;
@@ -32,6 +33,7 @@ mod zip;
 
 pub use bytes::SharedBytes;
 pub use dtype::{Dtype, bf16_to_f32, f16_to_f32, f32_to_f16};
+pub use epd_presets::{EpdPreset, EpdPresets};
 pub use fingerprint::Fingerprint;
 pub use gzip::gunzip;
 pub use lock::Lock;

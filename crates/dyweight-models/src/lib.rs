@@ -12,6 +12,7 @@ mod feature_spec;
 pub mod features;
 pub mod inception;
 pub mod latent;
+mod memory;
 pub mod preprocess;
 pub mod scorer;
 mod side_by_side;
@@ -21,6 +22,7 @@ pub mod weights;
 
 pub use decoded::DecodedFeatures;
 pub use feature_spec::FeatureSpec;
+pub use memory::MemoryNeeds;
 pub use scorer::{ScoreKind, Scorer, ScorerSpec};
 pub use spec::{LoadedModel, ModelSpec};
 

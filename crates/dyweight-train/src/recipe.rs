@@ -1,8 +1,10 @@
 //! The numbers of a run: how much of what, in which order.
 
-use crate::learnable::{Block, Learnable};
+use crate::learnable::Learnable;
 use crate::optimiser::Optimiser;
 use crate::rate::Rate;
+use crate::relax::Relaxation;
+use std::ops::Range;
 
 /// The numbers of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +15,10 @@ pub struct Recipe {
     pub micro_batch: usize,
     /// What is moved, one phase after the other.
     pub phases: Vec<Phase>,
+    /// Lets the noise of a fixed number of pairs move, where the objective is relaxed.
+    pub relax: Option<Relaxation>,
+    /// Seed of the order in which those are visited.
+    pub seed: u64,
     /// Iterations between validations; none is the reference algorithm and nothing else.
     pub validate_every: Option<usize>,
     /// Validation pairs.
@@ -51,6 +57,14 @@ impl Recipe {
         self.phases.iter().map(|p| p.iterations).sum()
     }
 
+    /// The pairs of an iteration.
+    pub fn pairs_of(&self, iteration: usize) -> Range<usize> {
+        match &self.relax {
+            Some(relaxation) => relaxation.batch(iteration, self.pairs, self.seed),
+            None => iteration * self.pairs..(iteration + 1) * self.pairs,
+        }
+    }
+
     /// The phase of an iteration, and the iteration's number within it.
     pub fn at(&self, iteration: usize) -> (&Phase, usize) {
         let mut rest = iteration;
@@ -70,11 +84,11 @@ impl Group {
     pub(crate) fn places(&self, learnable: &dyn Learnable) -> Vec<usize> {
         let mut first = 0;
         let mut places = Vec::new();
-        for Block { name, len } in learnable.blocks() {
-            if self.blocks.contains(&name) {
-                places.extend(first..first + len);
+        for block in learnable.blocks() {
+            if self.blocks.contains(&block.name) {
+                places.extend(first..first + block.len());
             }
-            first += len;
+            first += block.len();
         }
         places
     }

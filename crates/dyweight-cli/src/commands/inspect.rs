@@ -1,18 +1,18 @@
 //! `dyweight inspect`.
 
+use super::inspect_latent;
 use crate::files::text;
 use crate::ui;
 use clap::Args;
-use dyweight::error::number;
 use dyweight::files::Malformed;
 use dyweight::files::{
-    Format, NetworkFile, OfficialCoefficients, Presets, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data,
-    sniff,
+    Format, NetworkFile, OfficialCoefficients, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data, sniff,
 };
 use dyweight::models::edm::{Blueprint, Config};
 use dyweight::models::inception::InceptionFile;
+use dyweight::models::latent::RANDOM;
 use dyweight::solver_file::SolverFile;
-use dyweight::train::learned::{preset as released_preset, released};
+use dyweight::train::learned::{named_preset, released};
 use dyweight::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -21,8 +21,21 @@ use std::path::{Path, PathBuf};
 /// What to look into.
 #[derive(Args)]
 pub struct InspectArgs {
-    /// A solver file, preset:NAME, a released coefficient file, or a network checkpoint (.pkl, .safetensors, .pt)
-    file: PathBuf,
+    /// A solver file, preset:NAME, a released coefficient file, a network checkpoint (.pkl, .safetensors, .pt, .ckpt), a diffusers
+    /// folder, or random:NAME
+    pub(super) file: PathBuf,
+    /// Configuration of a weights file that carries none
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Height of the images of a latent diffusion model [as trained]
+    #[arg(long, value_name = "PIXELS")]
+    pub(super) height: Option<usize>,
+    /// Width of the images of a latent diffusion model [as trained]
+    #[arg(long, value_name = "PIXELS")]
+    pub(super) width: Option<usize>,
+    /// Folder with vocab.json and merges.txt, for a text encoder that came without
+    #[arg(long, value_name = "DIR")]
+    pub(super) tokenizer: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -32,11 +45,12 @@ pub struct InspectArgs {
 pub fn run(args: &InspectArgs) -> Result<()> {
     let path = &args.file;
     if let Some(name) = path.to_str().and_then(|name| name.strip_prefix("preset:")) {
-        let preset = Presets::official()?.find(name)?;
-        let file = released_preset(preset)?;
-        let facts =
-            json!({ "file": format!("preset:{}", preset.name), "bytes": file.to_bytes().len(), "format": "a preset" });
+        let file = named_preset(name)?;
+        let facts = json!({ "file": format!("preset:{name}"), "bytes": file.to_bytes().len(), "format": "a preset" });
         return solver(args, facts, file);
+    }
+    if path.is_dir() || path.to_str().is_some_and(|name| name.starts_with("random:")) {
+        return model(args);
     }
     let bytes = read_data(path)?;
     let size = bytes.len();
@@ -52,7 +66,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
             }
             add_inception(&mut facts, path, &file.tensors);
             facts["tensors"] = file.tensors.iter().map(|(name, t)| tensor_facts(name, t)).collect();
-            show(args, facts, tensor_table)
+            with_model(args, facts, tensor_table)
         }
         Format::SolverFile | Format::Json => {
             solver(args, facts, SolverFile::parse(&bytes).map_err(|p| Error::malformed(path, p))?)
@@ -65,7 +79,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
                 facts["globals"] = json!(file.globals);
                 add_inception(&mut facts, path, &file.tensors.iter().cloned().collect());
                 facts["tensors"] = file.tensors.iter().map(|(name, t)| tensor_facts(name, t)).collect();
-                show(args, facts, |facts| {
+                with_model(args, facts, |facts| {
                     list("mentions", &facts["globals"]);
                     tensor_table(facts);
                 })
@@ -74,6 +88,38 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         },
         other => Err(unknown_format(path, other)),
     }
+}
+
+/// A model that is more than one file, or none.
+fn model(args: &InspectArgs) -> Result<()> {
+    let unknown = || {
+        let known = RANDOM.iter().map(|(name, _)| format!("random:{name}")).collect();
+        Error::UnknownName { kind: "latent diffusion model", name: text(&args.file), known }
+    };
+    let summary = inspect_latent::summary(args)?.ok_or_else(unknown)?;
+    let format = if args.file.is_dir() { "a folder" } else { "random weights" };
+    let facts = json!({
+        "file": text(&args.file), "bytes": summary.memory.weights, "format": format, "model": inspect_latent::facts(&summary),
+    });
+    show(args, facts, |_| inspect_latent::show(&summary))
+}
+
+/// Shows tensors, and what model they are if they are one.
+fn with_model(args: &InspectArgs, mut facts: Value, body: impl FnOnce(&Value)) -> Result<()> {
+    let summary = match inspect_latent::summary(args) {
+        Ok(summary) => summary,
+        Err(problem) => {
+            facts["unsupported"] = json!(problem.to_string());
+            None
+        }
+    };
+    if let Some(summary) = &summary {
+        facts["model"] = inspect_latent::facts(summary);
+    }
+    show(args, facts, |facts| {
+        body(facts);
+        summary.iter().for_each(inspect_latent::show);
+    })
 }
 
 /// What a pickle or torch file turns out to hold.
@@ -229,71 +275,5 @@ fn tensor_table(facts: &Value) {
 fn solver(args: &InspectArgs, mut facts: Value, file: SolverFile) -> Result<()> {
     facts["solver"] = json!(file);
     facts["warnings"] = json!(file.warnings());
-    show(args, facts, |_| solver_table(&file))
-}
-
-fn solver_table(file: &SolverFile) {
-    let schedule = json!(file.schedule);
-    ui::print(&format!(
-        "{} for '{}': {} calls, {} steps, window {}, {} first step",
-        file.method,
-        file.model.name,
-        file.nfe,
-        file.steps,
-        file.order,
-        if file.afs { "analytical" } else { "network" }
-    ));
-    ui::print(&format!("schedule {schedule}, sigma {} to {}", number(file.sigma_max), number(file.sigma_min)));
-    let mut rows = vec![["step", "time", "level told", "sum", "weights, newest last"].map(String::from).to_vec()];
-    for (i, row) in file.weights.iter().enumerate() {
-        let level = file.network_levels[i].map_or("-".into(), |l| format!("{l:.5}"));
-        let weights: Vec<String> = row.iter().map(|w| format!("{w:>8.4}")).collect();
-        let sum: f64 = row.iter().sum();
-        rows.push(vec![
-            i.to_string(),
-            format!("{:.5}", file.realised_times[i]),
-            level,
-            format!("{sum:.4}"),
-            weights.join(" "),
-        ]);
-    }
-    let last = file.realised_times.last().copied().unwrap_or(0.0);
-    rows.push(vec!["end".into(), format!("{last:.5}")]);
-    ui::table(&rows);
-    drawing(file).iter().for_each(|line| ui::print(line));
-    for (key, value) in &file.training {
-        ui::print(&format!("  {key}: {value}"));
-    }
-    file.warnings().iter().for_each(|w| ui::warn(w));
-}
-
-/// Cells of the longest bar.
-const BAR: usize = 12;
-/// Cells of the line of times.
-const LINE: usize = 60;
-
-/// The weights of each step as bars, light where they are negative, and the times along a line, logarithmic unless it ends at 0.
-fn drawing(file: &SolverFile) -> Vec<String> {
-    let largest = file.weights.iter().flatten().fold(1e-9, |most: f64, w| most.max(w.abs()));
-    let bar = |w: &f64| {
-        let cells = (w.abs() / largest * BAR as f64).round() as usize;
-        format!("{:<BAR$}", (if *w < 0.0 { "░" } else { "█" }).repeat(cells))
-    };
-    let row = |(i, row): (usize, &Vec<f64>)| {
-        format!("{i:>4}  {}", row.iter().map(bar).collect::<Vec<_>>().join(" ")).trim_end().to_string()
-    };
-    let mut lines: Vec<String> = file.weights.iter().enumerate().map(row).collect();
-    let times = &file.realised_times;
-    if let (Some(first), Some(last)) = (times.first(), times.last()) {
-        let place = |t: f64| if *last > 0.0 { t.max(*last).ln() } else { t };
-        let span = (place(*first) - place(*last)).max(1e-9);
-        let mut line = vec!['─'; LINE + 1];
-        for t in times {
-            let share = ((place(*first) - place(*t)) / span).clamp(0.0, 1.0);
-            line[(share * LINE as f64).round() as usize] = '●';
-        }
-        let line: String = line.into_iter().collect();
-        lines.push(format!("time  {line}  {} to {}", number(*first), number(*last)));
-    }
-    lines
+    show(args, facts, |_| super::solver_table::print(&file))
 }

@@ -13,7 +13,7 @@ use super::vision::Eye;
 use crate::weights::{Layout, Location, Part, Scope, Source, TensorPlan, TensorSet, read_json, weights_of};
 use dyweight_core::error::{Error, Result};
 use dyweight_files::Malformed;
-use dyweight_nn::{Act, Linear};
+use dyweight_nn::{Act, Dtype, Linear};
 use std::path::Path;
 
 /// Mean and deviation of the rewards of the data it was trained on.
@@ -31,7 +31,7 @@ pub struct ImageReward {
 impl ImageReward {
     /// One with random weights, the same for the same seed.
     pub fn random(config: &RewardConfig, seed: u64) -> Result<Self> {
-        Self::new(config, &Source::Random { seed }.root())
+        Self::new(config, &Source::Random { seed, dtype: Dtype::F32 }.root())
     }
 
     /// Names and shapes of its tensors.

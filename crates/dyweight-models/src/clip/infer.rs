@@ -21,7 +21,7 @@ impl ClipConfig {
         let size = |name: &str, axis: usize| size(set, layout, name, axis);
         let stack = |tower: &str, width: usize| -> Result<StackConfig, Malformed> {
             let heads = if tower == "vision_model" && SIXTEEN.contains(&width) { 16 } else { width / HEAD };
-            if heads == 0 || width % heads != 0 {
+            if heads == 0 || !width.is_multiple_of(heads) {
                 let problem =
                     format!("does not say how many heads its {tower} of width {width} has: give its configuration");
                 return Err(Malformed::Inconsistent { problem });

@@ -5,7 +5,7 @@ use super::text::TextTower;
 use super::vision::{VisionTape, VisionTower};
 use crate::weights::{Layout, Scope, Source, TensorPlan, TensorSet};
 use dyweight_core::error::{Error, Result};
-use dyweight_nn::{Act, Linear};
+use dyweight_nn::{Act, Dtype, Linear};
 
 /// What a cosine is multiplied by.
 const SCALE: f64 = 100.0;
@@ -27,7 +27,7 @@ impl ImageTower {
 
     /// One with random weights, the same for the same seed.
     pub fn random(config: &ClipConfig, seed: u64) -> Result<Self> {
-        Self::new(config, &Source::Random { seed }.root())
+        Self::new(config, &Source::Random { seed, dtype: Dtype::F32 }.root())
     }
 
     fn new(config: &ClipConfig, scope: &Scope<'_>) -> Result<Self> {
@@ -88,7 +88,7 @@ impl Clip {
 
     /// One with random weights, the same for the same seed.
     pub fn random(config: &ClipConfig, seed: u64) -> Result<Self> {
-        Self::new(config, &Source::Random { seed }.root())
+        Self::new(config, &Source::Random { seed, dtype: Dtype::F32 }.root())
     }
 
     /// Names and shapes of its tensors.

@@ -1,7 +1,7 @@
 //! From samples of a denoiser to images.
 
 use super::bound::{scaled_act, to_tensor};
-use crate::autoencoder::Autoencoder;
+use crate::autoencoder::{Autoencoder, Tiling};
 use dyweight_core::denoiser::{Decoder, DecoderPullback};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
@@ -45,15 +45,28 @@ impl Decoder for ImageDecoder {
         [config.images, config.factor() * h, config.factor() * w]
     }
 
-    /// One after the other: an image takes a hundred times the memory of its latents.
+    /// One after the other, and large ones in tiles: an image takes a hundred times the memory of its latents.
     fn decode(&self, samples: &Tensor) -> Result<Tensor> {
-        let image = |i: usize| to_tensor(&self.autoencoder.decode(&self.latents_of(samples, i), false).0);
+        let image = |i: usize| {
+            let z = self.latents_of(samples, i);
+            to_tensor(&match Tiling::of(z.size()) {
+                Some(tiling) => self.autoencoder.decode_tiled(&z, tiling),
+                None => self.autoencoder.decode(&z, false).0,
+            })
+        };
         Tensor::concat(&(0..samples.samples()).map(image).collect::<Result<Vec<_>>>()?)
     }
 
     /// On the way back every image is decoded again, and only what one of them needs is held. The gradient of a codebook's
     /// rounding is passed on unchanged.
     fn with_pullback<'d>(&'d self, samples: &Tensor) -> Result<(Tensor, DecoderPullback<'d>)> {
+        let [_, h, w] = self.latents;
+        if Tiling::of([h, w]).is_some() {
+            return Err(Error::Conflict {
+                problem: format!("latents of {h}x{w} are decoded in tiles, whose gradient is not known"),
+                hint: "train on smaller images, or with a loss of latents: l2, l1 or huber".into(),
+            });
+        }
         let kept = samples.clone();
         let back = move |gradient: &Tensor| {
             let scaling = self.autoencoder.config().scaling;

@@ -11,12 +11,13 @@ use super::record::Score;
 use crate::FeatureReference;
 use crate::metrics::teacher::{psnr, rmse, squared_errors};
 use crate::metrics::{Estimate, Features, quantise};
+use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::{Denoiser, Levels, Prediction};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
-use dyweight_core::sample::{Plan, sample};
-use dyweight_core::schedule::Grid;
-use dyweight_core::solver::{DyWeight, Solver, realised_times};
+use dyweight_core::learned::Built;
+use dyweight_core::sample::{Plan, probe, sample};
+use dyweight_core::solver::Solver;
 use dyweight_core::solver_file::SolverFile;
 use dyweight_core::spec::Budget;
 use dyweight_core::spec::budget::Setting;
@@ -30,11 +31,13 @@ use std::time::{Duration, Instant};
 /// A solver ready to run.
 pub(super) struct Ready {
     solver: Box<dyn Solver>,
-    grid: Grid,
+    times: Vec<Coeff>,
     afs: bool,
     nfe: usize,
+    /// Calls, with those that could be made side by side counted once.
+    rounds: usize,
     /// The time the solver takes itself to be at, step by step; none where it is what the network is told.
-    times: Option<Vec<f64>>,
+    believed: Option<Vec<f64>>,
 }
 
 impl Ready {
@@ -58,15 +61,15 @@ impl Ready {
                 };
                 let grid = setting.grid(Budget::Nfe(entry.nfe))?;
                 let nfe = setting.count(&grid)?;
-                Ok(Some(Self { solver, grid, afs, nfe, times: None }))
+                Ok(Some(Self { solver, times: grid.coeffs(), afs, nfe, rounds: nfe, believed: None }))
             }
-            Contestant::Given { file } => Self::learned(file, entry.nfe, subject).map(Some),
+            Contestant::Given { file } => Self::learned(file, entry, subject).map(Some),
             Contestant::Learned { .. } => Ok(None),
         }
     }
 
     /// Learned coefficients on the grid they were learned on.
-    pub fn learned(file: &SolverFile, nfe: usize, subject: &Subject) -> Result<Self> {
+    pub fn learned(file: &SolverFile, entry: &Entry, subject: &Subject) -> Result<Self> {
         let prediction = subject.model.model.prediction();
         if file.prediction != prediction {
             return Err(Error::Conflict {
@@ -74,17 +77,17 @@ impl Ready {
                 hint: "leave the solver or the model out".into(),
             });
         }
-        let solver = DyWeight::fixed(&file.weights, &file.time_scale)?.time_shift(file.time_shift);
-        let grid = file.grid()?;
-        let plan = Plan::new(&solver, &grid).afs(file.afs);
-        let made = subject.calls()? * dyweight_core::sample::count_calls(&plan, prediction)?;
-        if made != nfe {
-            return Err(Error::NoSuchBudget { solver: solver.label(), nfe, near: vec![made] });
+        let Built { solver, times } = file.build()?;
+        let plan = Plan { solver: &*solver, times: times.clone(), afs: file.afs, denoise_to_zero: false };
+        let probed = probe(&plan, prediction)?;
+        let calls = subject.calls()?;
+        let (made, rounds) = (calls * probed.calls, calls * probed.rounds);
+        let counted = if entry.once { rounds } else { made };
+        if counted != entry.nfe {
+            return Err(Error::NoSuchBudget { solver: solver.label(), nfe: entry.nfe, near: vec![counted] });
         }
-        let mut times =
-            if file.time_shift { realised_times(grid.sigmas(), &file.weights) } else { grid.sigmas().to_vec() };
-        times.drain(..usize::from(file.afs));
-        Ok(Self { solver: Box::new(solver), grid, afs: file.afs, nfe, times: Some(times) })
+        let believed = file.body.weights().map(|_| file.realised_times[usize::from(file.afs)..].to_vec());
+        Ok(Self { solver, times, afs: file.afs, nfe: made, rounds, believed })
     }
 }
 
@@ -226,7 +229,8 @@ impl Judge<'_> {
             row: entry.row.clone(),
             solver: ready.solver.label(),
             nfe: ready.nfe,
-            steps: ready.grid.steps(),
+            rounds: (ready.rounds < ready.nfe).then_some(ready.rounds),
+            steps: ready.times.len() - 1,
             failed: None,
             rmse: None,
             psnr: None,
@@ -245,7 +249,9 @@ impl Judge<'_> {
         }
         score.rmse = Some(rmse(&whole.errors));
         // Infinite where there is no difference: nothing JSON could hold, and nothing to learn.
-        score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite());
+        // Nor has what is decoded first a peak to compare with.
+        let decoded = self.subject.model.model.decoder().is_some();
+        score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite() && !decoded);
         score.frechet = self.frechet(whole.features)?;
         score.prompted = self.judging.means(&whole.scores);
         score.slopes = whole.slopes.iter().map(|samples| deviation(samples)).collect();
@@ -277,6 +283,7 @@ impl Judge<'_> {
             row: "teacher".into(),
             solver: teacher.solver.label(),
             nfe,
+            rounds: None,
             steps: teacher.grid.steps(),
             failed: None,
             rmse: None,
@@ -293,16 +300,17 @@ impl Judge<'_> {
         reference.estimate(&Features::from_rows(map.dims(), rows)?).map(Some)
     }
 
-    /// Features of samples; none without a reference.
+    /// Features of samples, or of the images they are decoded to; none without a reference.
     fn features(&self, samples: &Tensor) -> Result<Vec<f32>> {
         let Some((map, _)) = self.reference() else { return Ok(Vec::new()) };
-        Ok(map.features(&quantise(samples))?.data().iter().map(|v| *v as f32).collect())
+        let images = self.subject.model.model.decoder().map(|decoder| decoder.decode(samples)).transpose()?;
+        Ok(map.features(&quantise(images.as_ref().unwrap_or(samples)))?.data().iter().map(|v| *v as f32).collect())
     }
 
     /// Features and statistics, where they are of what the subject makes: all classes of images of that shape.
     fn reference(&self) -> Option<&FeatureReference> {
         let subject = self.subject;
-        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.shape() && subject.class.is_none();
+        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.image_shape() && subject.class.is_none();
         self.judging.reference.as_ref().filter(|(map, _)| fits(&**map))
     }
 
@@ -329,9 +337,9 @@ impl Judge<'_> {
     fn part(&self, ready: &Ready, range: Range<usize>) -> Result<Part> {
         let pairs = self.targets.pairs();
         let bound = self.subject.model.model.denoiser(&pairs.condition(range.clone()))?;
-        let spy = Spy { inner: &*bound, times: ready.times.as_deref(), seen: Mutex::default() };
-        let plan = Plan::new(&*ready.solver, &ready.grid).afs(ready.afs);
-        let mut pictures = Pictures::begin(range.start, self.subject.model.model.shape());
+        let spy = Spy { inner: &*bound, times: ready.believed.as_deref(), seen: Mutex::default() };
+        let plan = Plan { solver: &*ready.solver, times: ready.times.clone(), afs: ready.afs, denoise_to_zero: false };
+        let mut pictures = Pictures::begin(range.start, &*self.subject.model.model);
         let latents = pairs.latents(range.clone())?;
         let (begun, mut watching) = (Instant::now(), Duration::ZERO);
         let outcome = sample(&spy, &plan, &latents, &mut |state| {
@@ -381,9 +389,9 @@ struct Seen {
     watching: Duration,
 }
 
-impl Denoiser for Spy<'_> {
-    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
-        let out = self.inner.predict(x, levels)?;
+impl Spy<'_> {
+    /// Notes the slopes of an answer.
+    fn note(&self, x: &Tensor, levels: &Levels, out: &Tensor) {
         let begun = Instant::now();
         let mut seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let call = seen.slopes.len();
@@ -403,7 +411,20 @@ impl Denoiser for Spy<'_> {
         let slopes = (0..x.samples()).map(moments).collect();
         seen.slopes.push(slopes);
         seen.watching += begun.elapsed();
+    }
+}
+
+impl Denoiser for Spy<'_> {
+    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
+        let out = self.inner.predict(x, levels)?;
+        self.note(x, levels, &out);
         Ok(out)
+    }
+
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        let (out, feature) = self.inner.predict_with_feature(x, levels, len)?;
+        self.note(x, levels, &out);
+        Ok((out, feature))
     }
 
     fn prediction(&self) -> Prediction {

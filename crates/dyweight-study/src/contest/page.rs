@@ -1,6 +1,7 @@
 //! The parts of a report that every experiment has.
 
 use super::contestant::Contestant;
+use super::experiment::Subject;
 use super::view::{Measure, View};
 use crate::report::html::{Cell, Chart, Column, Compare, Gallery, Page, Section, Table};
 use crate::report::{Axis, Dash, Figure, HeatMap, LineChart, Series};
@@ -141,9 +142,10 @@ impl View<'_> {
                     "Distance to the teacher",
                     format!(
                         "Root mean squared difference between each sample and what `{}` with {} calls makes of the same noise, \
-                     over {count} samples, ± one standard error.",
+                     over {count} samples, ± one standard error.{}",
                         self.experiment.judging.teacher.solver,
                         self.teacher_calls(),
+                        self.in_latents(),
                     ),
                 ),
             };
@@ -162,11 +164,22 @@ impl View<'_> {
                     &self.figure(measure, style),
                 )?);
             }
-            if measure == Measure::Rmse {
+            if measure == Measure::Rmse && self.in_latents().is_empty() {
                 section.table(self.table(Measure::Psnr, "The same as peak signal-to-noise ratio in decibels"));
             }
         }
         Ok(())
+    }
+
+    /// Says so where samples are compared before they are decoded.
+    fn in_latents(&self) -> &'static str {
+        let decoded = |subject: &Subject| subject.model.model.decoder().is_some();
+        match self.experiment.subjects.iter().any(decoded) {
+            true => {
+                " Measured between latents, before they are decoded; pictures and features are of the decoded images."
+            }
+            false => "",
+        }
     }
 
     /// What a score of prompts is, and of which network.
@@ -261,14 +274,15 @@ impl View<'_> {
             Contestant::Given { file } => Some((c, &**file)),
             _ => None,
         });
-        let files: Vec<_> = lessons.iter().map(|(c, l)| (*c, &*l.file)).chain(given).collect();
+        let files = lessons.iter().map(|(c, l)| (*c, &*l.file)).chain(given);
+        let files: Vec<_> = files.filter_map(|(c, file)| Some((c, file.body.weights()?))).collect();
         if files.is_empty() {
             return Ok(());
         }
         let section = page.section(format!("Coefficients: {row}"));
         section.text("Each row is a step: weights on the slopes of earlier steps, their sum Σw, which moves the time, and the scale s of the time told to the network. With fixed coefficients every Σw and s is 1.");
-        for (column, file) in files {
-            let figure = crate::report::coefficients("", &file.weights, &file.time_scale);
+        for (column, learned) in files {
+            let figure = crate::report::coefficients("", &learned.weights, &learned.time_scale);
             section.chart(Chart::new(format!("{row}, {column}."), &figure)?);
         }
         Ok(())

@@ -32,7 +32,7 @@ impl Pairing {
         match self {
             Pairing::Order if images == count => Ok((0..count).collect()),
             Pairing::Order => {
-                let several = images > count && images % count == 0;
+                let several = images > count && images.is_multiple_of(count);
                 let cycle =
                     if several { " or use --pair cycle, if image i shows prompt i modulo their number;" } else { "" };
                 Err(Error::Conflict {

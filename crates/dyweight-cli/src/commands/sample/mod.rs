@@ -14,7 +14,6 @@ use dyweight::denoiser::Condition;
 use dyweight::files::NamedPath;
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::sample::{State, sample};
-use dyweight::solver::Solver;
 use dyweight::train::comm::Comm;
 use dyweight::train::{Learned, Prompts};
 use dyweight::train::{in_parts, stacked};
@@ -64,7 +63,7 @@ pub struct DrawArgs {
     solver: SolverArgs,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Learned coefficients: a solver file, preset:NAME, or a safetensors file with 'weights'
+    /// Learned coefficients: a solver file, preset:NAME, or a safetensors file with a method's numbers
     #[arg(long, value_name = "FILE|preset:NAME")]
     weights: Option<String>,
     /// Refuse coefficients learned for another model, schedule or guidance
@@ -165,7 +164,6 @@ pub struct Drawing<'a> {
     pub noise: NoiseSource,
     pub prompts: Option<Prompts>,
     learned: Option<Learned>,
-    solver: Box<dyn Solver>,
 }
 
 impl<'a> Drawing<'a> {
@@ -177,8 +175,8 @@ impl<'a> Drawing<'a> {
         check_batch(args.batch.unwrap_or(DEFAULT_BATCH), noise.len(), model.model.shape())?;
         let prompts = prompts::open(args, &*model.model)?;
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
-        let solver = setup::solver(args, learned.as_ref(), model.model.is_bounded())?;
-        let drawing = Self { args, model, noise, prompts, learned, solver };
+        setup::solver(args, learned.as_ref(), model.model.is_bounded())?;
+        let drawing = Self { args, model, noise, prompts, learned };
         drawing.model.model.denoiser(&drawing.condition(&[0])?)?;
         Ok(drawing)
     }
@@ -197,17 +195,17 @@ impl<'a> Drawing<'a> {
     }
 
     /// Grid and extras.
-    pub fn setup(&self) -> Result<Sampling<'_>> {
+    pub fn setup(&self) -> Result<Sampling> {
         let model = &*self.model.model;
         let calls = model.denoiser(&self.condition(&[0])?)?.calls();
-        Sampling::new(self.args, &self.model, (&*self.solver, calls), self.learned.as_ref())
+        Sampling::new(self.args, &self.model, calls, self.learned.as_ref())
     }
 
     /// Draws what is wanted, batch by batch. In every round each process makes a batch, and the one that has the sink takes
     /// them all.
     pub fn draw(
         &self,
-        setup: &Sampling<'_>,
+        setup: &Sampling,
         wanted: &Wanted<'_>,
         comm: &dyn Comm,
         mut sink: Option<&mut dyn Sink>,
@@ -234,12 +232,12 @@ impl<'a> Drawing<'a> {
     }
 
     /// The states of some samples that are to be kept, the samples themselves last.
-    fn some(&self, setup: &Sampling<'_>, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
+    fn some(&self, setup: &Sampling, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
         let part = |range: Range<usize>| self.run(setup, &indices[range], keeps_states);
         stacked(&in_parts(&*self.model.model, 0..indices.len(), indices.len().max(1), part)?)
     }
 
-    fn run(&self, setup: &Sampling<'_>, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
+    fn run(&self, setup: &Sampling, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
         let (model, noise) = (&*self.model.model, &self.noise);
         let latents = noise.batch(indices, model.shape())?;
         let denoiser = model.denoiser(&self.condition(indices)?)?;
@@ -265,12 +263,12 @@ struct Done<'d> {
     files: Vec<PathBuf>,
 }
 
-fn report(args: &SampleArgs, setup: &Sampling<'_>, done: &Done<'_>) {
+fn report(args: &SampleArgs, setup: &Sampling, done: &Done<'_>) {
     let rate = done.made as f64 / done.seconds.max(1e-9);
     if args.json {
         ui::print_json(&json!({
             "model": done.model, "solver": setup.solver.label(), "samples": done.samples, "made": done.made, "nfe": setup.nfe,
-            "steps": setup.grid.steps(), "sigmas": setup.grid.sigmas(), "afs": setup.afs,
+            "steps": setup.steps(), "sigmas": setup.sigmas(), "afs": setup.afs,
             "denoise_to_zero": setup.denoise_to_zero, "seconds": done.seconds, "files": done.files.iter().map(|f| text(f)).collect::<Vec<_>>(),
         }));
         return;
@@ -281,7 +279,7 @@ fn report(args: &SampleArgs, setup: &Sampling<'_>, done: &Done<'_>) {
         done.model,
         setup.solver.label(),
         setup.nfe,
-        setup.grid.steps(),
+        setup.steps(),
         ui::duration(done.seconds)
     ));
     done.files.iter().for_each(|f| ui::print_path(f));

@@ -24,7 +24,10 @@ impl Job<'_> {
         }
         let title = format!("{}: {} calls", self.model.name, self.prepared.plan.student.frame.nfe);
         curve.figure(&title).draw()?.write(&beside(&self.out, "loss"))?;
-        coefficients(&title, &file.weights, &file.time_scale).draw()?.write(&beside(&self.out, "weights"))
+        match file.body.weights() {
+            Some(w) => coefficients(&title, &w.weights, &w.time_scale).draw()?.write(&beside(&self.out, "weights")),
+            None => Ok(()),
+        }
     }
 
     pub fn report(&self, args: &TrainArgs, trained: &Trained, seconds: f64) {
@@ -32,11 +35,15 @@ impl Job<'_> {
         let baseline = *baseline;
         let guard = run.guard.as_ref();
         if args.json {
-            ui::print_json(&json!({
+            let mut facts = json!({
                 "out": text(&self.out), "nfe": self.prepared.plan.student.frame.nfe, "iterations": run.iteration, "seconds": seconds,
                 "validation_loss": guard.map(|g| g.best_loss), "initial_loss": guard.map(|g| g.initial_loss),
                 "ipndm_loss": baseline, "rollbacks": guard.map(|g| g.rollbacks),
-            }));
+            });
+            for (key, value) in trained.file.body.learned().facts() {
+                facts[key] = value;
+            }
+            ui::print_json(&facts);
             return;
         }
         let iterations = run.iteration;
@@ -55,8 +62,9 @@ impl Job<'_> {
         ui::say(&said);
         trained.file.warnings().iter().for_each(|w| ui::warn(w));
         let out = shown(&self.out);
-        let beside =
-            ["config.toml", "stats.jsonl", "loss.svg", "weights.svg"].map(|end| shown(&beside(&self.out, end)));
+        let mut ends = vec!["config.toml", "stats.jsonl", "loss.svg"];
+        ends.extend(trained.file.body.weights().map(|_| "weights.svg"));
+        let beside: Vec<String> = ends.iter().map(|end| shown(&beside(&self.out, end))).collect();
         ui::say(&format!("wrote {out}; beside it {}", beside.join(", ")));
         let guidance = args.spec.guidance.map_or(String::new(), |g| format!(" --guidance {g}"));
         ui::say(&format!("next: dyweight sample --model {}{guidance} --weights {out}", self.model.name));
