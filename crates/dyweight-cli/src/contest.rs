@@ -58,7 +58,16 @@ impl OutputArgs {
 }
 
 /// What a report is made of, beside its pictures.
-const WRITTEN: [&str; 5] = [journal::FILE, "report.html", "report.md", "frechet.csv", "teacher-distance.csv"];
+const WRITTEN: [&str; 8] = [
+    journal::FILE,
+    "report.html",
+    "report.md",
+    "frechet.csv",
+    "teacher-distance.csv",
+    "clip.csv",
+    "hps.csv",
+    "image-reward.csv",
+];
 
 /// Error bars need samples.
 pub fn check_count(seeds: &Seeds) -> Result<()> {
@@ -161,7 +170,7 @@ pub fn report(view: &View<'_>, page: &Page, answers: &[Answer], out: &Path, args
         ui::print_json(&json!({ "report": text(&html), "scores": scores, "answers": answers }));
         return require_numbers(view);
     }
-    for measure in view.measures() {
+    for measure in view.all_measures() {
         print_table(view, measure);
     }
     for (by, verdict, sentence) in answers {

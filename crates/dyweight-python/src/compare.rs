@@ -112,6 +112,7 @@ fn compared(
         teacher_nfe: request.teacher_nfe,
         schedule: ScheduleSpec::default(),
         reference: None,
+        scorers: Vec::new(),
         batch: request.batch.max(1),
     };
     let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };

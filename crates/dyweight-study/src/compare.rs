@@ -1,6 +1,7 @@
 //! A comparison of whatever is named: handcrafted solvers, solver files, presets.
 
 use super::contest::{Contestant, Entry, Measure, Style, Subject, Term, View};
+use crate::metrics::Estimate;
 use crate::report::html::Page;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::spec::ScheduleSpec;
@@ -87,9 +88,11 @@ fn winners(view: &View<'_>, measure: Measure) -> String {
     let of = |column: &&str| {
         let mut found: Vec<_> =
             view.rows().into_iter().filter_map(|r| Some((r, view.get(measure, r, column)?))).collect();
-        found.sort_by(|a, b| a.1.value.total_cmp(&b.1.value));
+        let more = measure.more_is_better();
+        found.sort_by(|a, b| if more { b.1.value.total_cmp(&a.1.value) } else { a.1.value.total_cmp(&b.1.value) });
         let (best, value) = found.first()?;
-        let clear = found[1..].iter().all(|(_, other)| value.clearly_below(other));
+        let ahead = |other: &Estimate| if more { other.clearly_below(value) } else { value.clearly_below(other) };
+        let clear = found[1..].iter().all(|(_, other)| ahead(other));
         let how = if clear { "clearly" } else { "though not clearly" };
         Some(format!("{column}: {best} ({value}, {how})"))
     };
@@ -112,7 +115,7 @@ pub fn page(view: &View<'_>, command: String, times: bool) -> Result<Page> {
         }),
     );
     let section = page.section("Who is best");
-    for measure in view.measures() {
+    for measure in view.all_measures() {
         section.text(format!("By {}: {}.", measure.name(), winners(view, measure)));
     }
     view.pictures(&mut page, &style);

@@ -193,6 +193,7 @@ fn experiment(model: Arc<LoadedModel>, samples: usize, batch: usize) -> Experime
         teacher_nfe: Some(5),
         schedule: ScheduleSpec::default(),
         reference: None,
+        scorers: Vec::new(),
         batch,
     };
     let entries = vec![Entry::new("Euler", 6, who)];

@@ -256,8 +256,16 @@ fn an_experiment_leaves_the_same_records_for_any_number_of_processes() {
         ];
         let (teacher, schedule) = (SolverSpec::named("ipndm"), ScheduleSpec::default());
         let seeds = Seeds::parse("0-50").unwrap();
-        let judging =
-            Judging { seeds, rng: Rng::Native, teacher, teacher_nfe: Some(12), schedule, reference: None, batch: 8 };
+        let judging = Judging {
+            seeds,
+            rng: Rng::Native,
+            teacher,
+            teacher_nfe: Some(12),
+            schedule,
+            reference: None,
+            scorers: Vec::new(),
+            batch: 8,
+        };
         Experiment { name: "test".into(), subjects: vec![subject], entries, judging }
     };
     let alone = Place::new("experiment");

@@ -2,12 +2,13 @@
 
 use clap::Args;
 use dyweight::files::NamedPath;
-use dyweight::models::{FeatureSpec, LoadedModel, ModelSpec};
+use dyweight::models::{FeatureSpec, LoadedModel, ModelSpec, ScoreKind, Scorer, ScorerSpec};
 use dyweight::solver::{LowerOrderFinal, Predict, Variant};
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
 use dyweight::study::{FeatureReference, reference};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Which model.
 #[derive(Args, Clone, Default)]
@@ -243,6 +244,56 @@ impl ReferenceArgs {
     /// The reference for a model, if it has one.
     pub fn open(&self, model: &LoadedModel) -> Result<Option<FeatureReference>> {
         reference(model, self.reference.as_deref(), &self.features.spec())
+    }
+}
+
+/// Scores of images and their prompts, by the weights of their networks.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Scores of prompts")]
+pub struct ScorerArgs {
+    /// CLIP score with this model: a file or a folder, its tokenizer beside it
+    #[arg(long, value_name = "FILE|DIR", requires = "prompts")]
+    pub clip: Option<PathBuf>,
+    /// HPSv2 score with these weights, a tokenizer beside them
+    #[arg(long, value_name = "FILE|DIR", requires = "prompts")]
+    pub hps: Option<PathBuf>,
+    /// ImageReward with these weights, vocab.txt beside them
+    #[arg(long, value_name = "FILE|DIR", requires = "prompts")]
+    pub image_reward: Option<PathBuf>,
+    /// Where the tokenizer of CLIP and HPSv2 is [beside the weights]
+    #[arg(long, value_name = "DIR|FILE", requires = "prompts")]
+    pub score_tokenizer: Option<PathBuf>,
+    /// Where ImageReward's vocab.txt is [beside the weights]
+    #[arg(long, value_name = "DIR|FILE", requires = "image_reward")]
+    pub reward_tokenizer: Option<PathBuf>,
+}
+
+impl ScorerArgs {
+    fn given(&self) -> impl Iterator<Item = (ScoreKind, &PathBuf)> {
+        let weights = [&self.clip, &self.hps, &self.image_reward];
+        ScoreKind::ALL.into_iter().zip(weights).filter_map(|(kind, weights)| Some((kind, weights.as_ref()?)))
+    }
+
+    /// The files they may be made of.
+    pub fn files(&self) -> Vec<NamedPath<'_>> {
+        let flags = |kind| match kind {
+            ScoreKind::Clip => "--clip",
+            ScoreKind::Hps => "--hps",
+            ScoreKind::ImageReward => "--image-reward",
+        };
+        self.given().map(|(kind, path)| (flags(kind), path.as_path())).collect()
+    }
+
+    /// Opens those that were asked for.
+    pub fn open(&self) -> Result<Vec<Arc<Scorer>>> {
+        let open = |(kind, weights): (ScoreKind, &PathBuf)| {
+            let tokenizer = match kind {
+                ScoreKind::ImageReward => self.reward_tokenizer.clone(),
+                _ => self.score_tokenizer.clone(),
+            };
+            ScorerSpec { tokenizer, ..ScorerSpec::new(kind, weights) }.build().map(Arc::new)
+        };
+        self.given().map(open).collect()
     }
 }
 

@@ -5,6 +5,7 @@ use crate::ui;
 use clap::{Args, ValueEnum};
 use dyweight::denoiser::{Condition, Differentiable, Levels, Model};
 use dyweight::features::FeatureMap;
+use dyweight::models::clip::ClipFeatures;
 use dyweight::models::inception::{Inception, Resize};
 use dyweight::models::{LoadedModel, instruction_set};
 use dyweight::noise::Rng;
@@ -27,6 +28,10 @@ pub struct BenchArgs {
     /// Weights of Inception-v3 to measure instead of a model, on 3x32x32 images
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     inception: Option<PathBuf>,
+    /// CLIP's image tower to measure instead of a model: a file, a folder, or random: and vit-b-32, vit-b-16, vit-l-14, vit-h-14,
+    /// vit-g-14 or vit-bigg-14, on images of its own size
+    #[arg(long, value_name = "FILE|DIR|random:NAME", conflicts_with_all = ["model", "inception"])]
+    clip: Option<String>,
     /// Samples per batch [8; 16 for train]
     #[arg(long)]
     batch: Option<usize>,
@@ -75,22 +80,17 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         check_batch(batch, batch, IMAGE)?;
         let map = Inception::open(path, IMAGE, Resize::default())?;
         let loaded = Loaded::since(started);
-        let images = Rng::Native.latents(&(0..batch as u64).collect::<Vec<_>>(), IMAGE)?;
-        let once = || match args.what {
-            BenchSubject::Forward => map.features(&images).map(drop),
-            BenchSubject::Gradient => {
-                map.with_pullback(&images).and_then(|(value, pullback)| pullback(&value)).map(drop)
-            }
-            BenchSubject::Decode | BenchSubject::Train => Err(Error::Conflict {
-                problem: "a feature network has no decoder and is not trained against".into(),
-                hint: "measure --what forward or gradient".into(),
-            }),
-        };
-        return measure(args, &Job { name: map.name(), batch, repeats, loaded }, &once);
+        return features(args, &map, &Job { name: map.name(), batch, repeats, loaded });
+    }
+    if let Some(name) = &args.clip {
+        let map = ClipFeatures::named(name)?;
+        check_batch(batch, batch, map.shape())?;
+        let loaded = Loaded::since(started);
+        return features(args, &map, &Job { name, batch, repeats, loaded });
     }
     let model = args.model.as_ref().ok_or_else(|| Error::Conflict {
         problem: "which model?".into(),
-        hint: "give --model NAME|FILE, or --inception FILE".into(),
+        hint: "give --model NAME|FILE, --inception FILE or --clip FILE".into(),
     })?;
     let model = model.spec(None)?.build()?;
     check_batch(batch, batch, model.model.shape())?;
@@ -109,6 +109,20 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         _ => call(&*denoiser, &noise),
     };
     measure(args, &Job { name: &model.name, batch, repeats, loaded }, &once)
+}
+
+/// A feature network on images of its shape.
+fn features(args: &BenchArgs, map: &dyn FeatureMap, job: &Job<'_>) -> Result<()> {
+    let images = Rng::Native.latents(&(0..job.batch as u64).collect::<Vec<_>>(), map.shape())?;
+    let once = || match args.what {
+        BenchSubject::Forward => map.features(&images).map(drop),
+        BenchSubject::Gradient => map.with_pullback(&images).and_then(|(value, pullback)| pullback(&value)).map(drop),
+        BenchSubject::Decode | BenchSubject::Train => Err(Error::Conflict {
+            problem: "a feature network has no decoder and is not trained against".into(),
+            hint: "measure --what forward or gradient".into(),
+        }),
+    };
+    measure(args, job, &once)
 }
 
 fn decode(model: &dyn Model, noise: &Tensor) -> Result<()> {

@@ -1,6 +1,6 @@
 //! `dyweight compare`.
 
-use crate::args::{ModelArgs, ReferenceArgs, ScheduleArgs, check_batch, counts_once, unknown};
+use crate::args::{ModelArgs, ReferenceArgs, ScheduleArgs, ScorerArgs, check_batch, counts_once, unknown};
 use crate::contest::{self, OutputArgs};
 use crate::ui;
 use clap::Args;
@@ -73,6 +73,8 @@ pub struct CompareArgs {
     #[command(flatten)]
     reference: ReferenceArgs,
     #[command(flatten)]
+    scorers: ScorerArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -81,6 +83,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     ui::set_threads(args.output.threads, &**comm)?;
     let mut inputs = args.model.files();
     inputs.extend(args.reference.files());
+    inputs.extend(args.scorers.files());
     inputs.extend(args.solver_file.iter().map(|file| ("--solver-file", Path::new(file))));
     let out = args.output.directory_apart_from("comparison", &inputs)?;
     let seeds = Seeds::parse(&args.seeds)?;
@@ -117,8 +120,10 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         teacher_nfe: args.teacher_nfe,
         schedule: ScheduleSpec::default(),
         reference,
+        scorers: args.scorers.open()?,
         batch,
     };
+    judging.check(&subject)?;
     let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };
     let Some(results) = contest::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };

@@ -8,7 +8,7 @@ use dyweight_core::noise::Rng;
 use dyweight_core::spec::budget::Setting;
 use dyweight_core::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
 use dyweight_files::Fingerprint;
-use dyweight_models::LoadedModel;
+use dyweight_models::{LoadedModel, Scorer};
 use dyweight_train::{Noise, Pairs, Prompts, Teacher};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -61,6 +61,8 @@ pub struct Judging {
     pub schedule: ScheduleSpec,
     /// Features and reference statistics of a Fréchet distance, where there are any.
     pub reference: Option<FeatureReference>,
+    /// Scores of images and their prompts.
+    pub scorers: Vec<Arc<Scorer>>,
     /// Samples per network call; changes nothing but memory and speed.
     pub batch: usize,
 }
@@ -174,10 +176,15 @@ impl Judging {
         let reference = self.reference.as_ref().map(|(map, statistics)| {
             json!({ "features": map.name(), "network": map.sha256(), "statistics": statistics.statistics().fingerprint() })
         });
-        json!({
+        let mut identity = json!({
             "seeds": self.seeds.to_string(), "rng": self.rng, "teacher": tidy(&self.teacher),
             "teacher-nfe": self.teacher_nfe.unwrap_or(USUAL_TEACHER), "schedule": tidy(&self.schedule), "reference": reference,
-        })
+        });
+        for scorer in &self.scorers {
+            let how = scorer.preprocess().resampling.name();
+            identity[scorer.kind().name()] = json!({ "network": scorer.sha256(), "preprocess": how });
+        }
+        identity
     }
 }
 

@@ -10,7 +10,7 @@ use super::pictures::Pictures;
 use super::record::Score;
 use crate::FeatureReference;
 use crate::metrics::teacher::{psnr, rmse, squared_errors};
-use crate::metrics::{Features, quantise};
+use crate::metrics::{Estimate, Features, quantise};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::{Denoiser, Levels, Prediction};
 use dyweight_core::error::{Error, Result};
@@ -145,6 +145,8 @@ struct Part {
     seconds: f64,
     errors: Vec<f64>,
     features: Vec<f32>,
+    /// For each scorer, of each sample.
+    scores: Vec<Vec<f64>>,
     /// Mean and mean square of the slope, for each evaluation and sample.
     slopes: Vec<Vec<[f64; 2]>>,
     pictures: Pictures,
@@ -156,8 +158,8 @@ impl Part {
         self.errors.extend(part.errors);
         self.features.extend(part.features);
         self.pictures.append(part.pictures);
-        self.slopes.resize(part.slopes.len(), Vec::new());
-        self.slopes.iter_mut().zip(part.slopes).for_each(|(all, more)| all.extend(more));
+        extend_each(&mut self.scores, part.scores);
+        extend_each(&mut self.slopes, part.slopes);
     }
 
     fn joined(parts: Vec<Self>) -> Self {
@@ -176,12 +178,18 @@ impl Part {
     }
 }
 
+fn extend_each<T: Clone>(all: &mut Vec<Vec<T>>, more: Vec<Vec<T>>) {
+    all.resize(more.len(), Vec::new());
+    all.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
+}
+
 impl Parcel for Part {
     fn put(&self, out: &mut Vec<u8>) {
         self.lost.put(out);
         self.seconds.put(out);
         self.errors.put(out);
         self.features.put(out);
+        self.scores.put(out);
         let slopes: Vec<Vec<f64>> = self.slopes.iter().map(|samples| samples.concat()).collect();
         slopes.put(out);
         self.pictures.put(out);
@@ -190,9 +198,10 @@ impl Parcel for Part {
     fn take(from: &mut Reader<'_>) -> Option<Self> {
         let lost = Parcel::take(from)?;
         let (seconds, errors, features) = (Parcel::take(from)?, Parcel::take(from)?, Parcel::take(from)?);
+        let scores = Parcel::take(from)?;
         let slopes: Vec<Vec<f64>> = Parcel::take(from)?;
         let slopes = slopes.iter().map(|samples| samples.as_chunks().0.to_vec()).collect();
-        Some(Self { lost, seconds, errors, features, slopes, pictures: Parcel::take(from)? })
+        Some(Self { lost, seconds, errors, features, scores, slopes, pictures: Parcel::take(from)? })
     }
 }
 
@@ -227,6 +236,7 @@ impl Judge<'_> {
             rmse: None,
             psnr: None,
             frechet: None,
+            prompted: Default::default(),
             slopes: Vec::new(),
         };
         let whole = self.all(ready)?;
@@ -243,23 +253,28 @@ impl Judge<'_> {
         // Nor has what is decoded first a peak to compare with.
         let decoded = self.subject.model.model.decoder().is_some();
         score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite() && !decoded);
-        if let Some((map, reference)) = self.reference() {
-            score.frechet = Some(reference.estimate(&Features::from_rows(map.dims(), whole.features)?)?);
-        }
+        score.frechet = self.frechet(whole.features)?;
+        score.prompted = self.judging.means(&whole.scores);
         score.slopes = whole.slopes.iter().map(|samples| deviation(samples)).collect();
         let seconds_per_sample = Some(whole.seconds / whole.errors.len() as f64);
         Ok(Some(Found { score, pictures: whole.pictures, seconds_per_sample }))
     }
 
-    /// How the teacher's own endpoints do by the reference; nothing without one, and at every rank but 0.
+    /// How the teacher's own endpoints do by the reference and with their prompts; nothing without either, and at every rank but 0.
     pub fn teacher(&self, key: &str) -> Result<Option<Score>> {
-        let Some((map, reference)) = self.reference() else { return Ok(None) };
+        if self.reference().is_none() && self.judging.scorers.is_empty() {
+            return Ok(None);
+        }
         let part = |range: Range<usize>| {
-            let targets = self.targets.of(range)?;
-            self.features(&targets[targets.len() - 1])
+            let targets = self.targets.of(range.clone())?;
+            let samples = &targets[targets.len() - 1];
+            let (features, scores) =
+                (self.features(samples)?, self.judging.scores(self.subject, samples, range.clone())?);
+            // Errors say that there is something.
+            Ok(Part { errors: vec![0.0; range.len()], features, scores, ..Part::default() })
         };
-        let share = || Ok(in_parts(&*self.subject.model.model, self.share(), self.judging.batch, part)?.concat());
-        let rows: Vec<f32> = self.targets.comm().collect(share)?.concat();
+        let share = || Ok(Part::joined(in_parts(&*self.subject.model.model, self.share(), self.judging.batch, part)?));
+        let whole = self.targets.comm().collect(share).map(Part::joined)?;
         if !self.targets.comm().is_first() {
             return Ok(None);
         }
@@ -274,9 +289,16 @@ impl Judge<'_> {
             failed: None,
             rmse: None,
             psnr: None,
-            frechet: Some(reference.estimate(&Features::from_rows(map.dims(), rows)?)?),
+            frechet: self.frechet(whole.features)?,
+            prompted: self.judging.means(&whole.scores),
             slopes: Vec::new(),
         }))
+    }
+
+    /// The Fréchet distance of features to the reference, where there is one.
+    fn frechet(&self, rows: Vec<f32>) -> Result<Option<Estimate>> {
+        let Some((map, reference)) = self.reference() else { return Ok(None) };
+        reference.estimate(&Features::from_rows(map.dims(), rows)?).map(Some)
     }
 
     /// Features of samples, or of the images they are decoded to; none without a reference.
@@ -343,8 +365,9 @@ impl Judge<'_> {
         let targets = self.targets.of(range.clone())?;
         let errors = squared_errors(&outcome.samples, &targets[targets.len() - 1])?;
         let features = self.features(&outcome.samples)?;
+        let scores = self.judging.scores(self.subject, &outcome.samples, range.clone())?;
         (self.tick)(range.len());
-        Ok(Part { lost: None, seconds, errors, features, slopes, pictures })
+        Ok(Part { lost: None, seconds, errors, features, scores, slopes, pictures })
     }
 }
 

@@ -37,7 +37,7 @@ impl<'c> Tuition<'c> {
     ) -> Result<Option<Self>> {
         let Contestant::Learned { train, schedule, .. } = &entry.who else { return Ok(None) };
         let model = &subject.model;
-        let loss = training_loss(train, model.model.shape())?;
+        let loss = training_loss(train, &model.model)?;
         let budget = Budget::Nfe(entry.nfe);
         let folder = directory.join("lessons");
         let course = Course {

@@ -11,6 +11,7 @@ mod judge;
 mod learn;
 mod page;
 mod pictures;
+mod prompted;
 mod record;
 mod run;
 mod view;

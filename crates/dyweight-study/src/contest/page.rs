@@ -6,6 +6,7 @@ use super::view::{Measure, View};
 use crate::report::html::{Cell, Chart, Column, Compare, Gallery, Page, Section, Table};
 use crate::report::{Axis, Dash, Figure, HeatMap, LineChart, Series};
 use dyweight_core::error::Result;
+use dyweight_models::ScoreKind;
 
 /// How a report is drawn.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +32,7 @@ impl View<'_> {
         let mut columns = vec![Column::text("")];
         for name in self.columns() {
             let column = Column::number(name);
-            columns.push(if measure == Measure::Psnr { column.higher_is_better() } else { column.lower_is_better() });
+            columns.push(if measure.more_is_better() { column.higher_is_better() } else { column.lower_is_better() });
         }
         let mut table = Table::new(caption, columns);
         for row in self.rows() {
@@ -66,7 +67,9 @@ impl View<'_> {
     pub fn figure(&self, measure: Measure, style: &Style) -> Figure {
         let (x, y) = (style.x.as_str(), measure.name());
         let axis = if style.log_x { Axis::log(x) } else { self.counted(Axis::linear(x)) };
-        let mut chart = LineChart::new("", axis, Axis::log(y));
+        // Scores of prompts may be negative, and differ little.
+        let log = !matches!(measure, Measure::Prompted(_));
+        let mut chart = LineChart::new("", axis, if log { Axis::log(y) } else { Axis::linear(y) });
         if let Some((low, cap)) = self.shown_range(measure) {
             chart.y = chart.y.range(low, cap);
         }
@@ -102,6 +105,9 @@ impl View<'_> {
 
     /// The range of a chart whose largest values would flatten the rest: they are left above it.
     fn shown_range(&self, measure: Measure) -> Option<(f64, f64)> {
+        if matches!(measure, Measure::Prompted(_)) {
+            return None;
+        }
         let mut values: Vec<f64> = self.values(measure).into_iter().map(|(.., value)| value).collect();
         values.sort_by(f64::total_cmp);
         let cap = FAR * values.get(values.len() / 2)?;
@@ -120,8 +126,9 @@ impl View<'_> {
     /// Tables and charts of all measures.
     pub fn numbers(&self, page: &mut Page, style: &Style) -> Result<()> {
         let count = self.experiment.judging.seeds.len();
-        for measure in self.measures() {
+        for measure in self.all_measures() {
             let (heading, text) = match measure {
+                Measure::Prompted(kind) => (kind.title(), self.about(kind)),
                 Measure::Frechet => (
                     "Fréchet distance to the reference",
                     format!(
@@ -148,8 +155,8 @@ impl View<'_> {
             if let Some((_, than)) = &style.pair {
                 section.table(self.excess(measure, than));
             }
-            if measure == Measure::Frechet {
-                self.teachers(section);
+            if matches!(measure, Measure::Frechet | Measure::Prompted(_)) {
+                self.teachers(section, measure);
             }
             if self.columns().len() > 1 {
                 section.chart(Chart::new(
@@ -175,11 +182,29 @@ impl View<'_> {
         }
     }
 
-    /// The Fréchet distance of each teacher: what an imitation can hope for.
-    fn teachers(&self, section: &mut Section) {
+    /// What a score of prompts is, and of which network.
+    fn about(&self, kind: ScoreKind) -> String {
+        let scorer = self.experiment.judging.scorers.iter().find(|scorer| scorer.kind() == kind);
+        let (model, sha256) = scorer.map_or(("", ""), |scorer| (scorer.model(), scorer.sha256()));
+        let how = scorer.map_or("", |scorer| scorer.preprocess().resampling.name());
+        let what = match kind {
+            ScoreKind::Clip => "100 times the cosine of the features of image and prompt",
+            ScoreKind::Hps => "The cosine of the features of image and prompt in a network trained on people's choices",
+            ScoreKind::ImageReward => "The reward of image and prompt by a network trained on people's rankings",
+        };
+        format!(
+            "{what}, mean over {} samples, ± one standard error; more is better. Network `{model}` ({}), images resized as `{how}`. \
+             Numbers of another network are not comparable.",
+            self.experiment.judging.seeds.len(),
+            &sha256[..sha256.len().min(12)],
+        )
+    }
+
+    /// What each teacher reaches: what an imitation can hope for.
+    fn teachers(&self, section: &mut Section, measure: Measure) {
         for (index, subject) in self.experiment.subjects.iter().enumerate() {
             let score = self.results.scores.get(&self.experiment.teacher_key(index));
-            if let Some((score, found)) = score.and_then(|s| Some((s, s.frechet.as_ref()?))) {
+            if let Some((score, found)) = score.and_then(|s| Some((s, measure.of(s)?))) {
                 section.text(format!(
                     "The teacher on {}, {} with {} calls, is at {found} itself. Whoever imitates it exactly is there too.",
                     subject.name, score.solver, score.nfe

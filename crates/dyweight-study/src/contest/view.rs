@@ -5,6 +5,7 @@ use super::experiment::{Entry, Experiment};
 use super::record::{Lesson, Score};
 use super::run::Results;
 use crate::metrics::Estimate;
+use dyweight_models::ScoreKind;
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum Measure {
     Psnr,
     /// Distance of the distribution to the reference.
     Frechet,
+    /// A score of images and their prompts.
+    Prompted(ScoreKind),
 }
 
 impl Measure {
@@ -24,6 +27,7 @@ impl Measure {
             Measure::Rmse => score.rmse.clone(),
             Measure::Psnr => score.psnr.clone(),
             Measure::Frechet => score.frechet.clone(),
+            Measure::Prompted(kind) => score.prompted.get(kind.name()).cloned(),
         }
     }
 
@@ -33,7 +37,22 @@ impl Measure {
             Measure::Rmse => "distance to the teacher",
             Measure::Psnr => "signal-to-noise ratio",
             Measure::Frechet => "Fréchet distance",
+            Measure::Prompted(kind) => kind.title(),
         }
+    }
+
+    /// The name of its files.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Measure::Rmse | Measure::Psnr => "teacher-distance",
+            Measure::Frechet => "frechet",
+            Measure::Prompted(kind) => kind.name(),
+        }
+    }
+
+    /// True if more is better.
+    pub fn more_is_better(self) -> bool {
+        matches!(self, Measure::Psnr | Measure::Prompted(_))
     }
 }
 
@@ -64,6 +83,12 @@ impl<'v> View<'v> {
     pub fn measures(&self) -> Vec<Measure> {
         let with_reference = self.experiment.judging.reference.is_some();
         if with_reference { vec![Measure::Rmse, Measure::Frechet] } else { vec![Measure::Rmse] }
+    }
+
+    /// Those, and the scores of images and their prompts, of which more is better.
+    pub fn all_measures(&self) -> Vec<Measure> {
+        let scores = self.experiment.judging.scorers.iter().map(|scorer| Measure::Prompted(scorer.kind()));
+        self.measures().into_iter().chain(scores).collect()
     }
 
     /// The entry of a cell.

@@ -45,16 +45,7 @@ impl StudySetup {
             ..TrainSpec::default()
         };
         let seeds = Seeds::parse("0-95")?;
-        Ok(Self {
-            rivals: Default::default(),
-            model,
-            budgets: vec![3, 5, 7],
-            train,
-            quick: true,
-            seeds,
-            teacher_nfe: 18,
-            reference: None,
-            batch: 32,
-        })
+        let usual = Self::new(model, true)?;
+        Ok(Self { budgets: vec![3, 5, 7], train, seeds, teacher_nfe: 18, batch: 32, ..usual })
     }
 }

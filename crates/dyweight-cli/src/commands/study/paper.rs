@@ -1,6 +1,6 @@
 //! The paper's experiments.
 
-use crate::args::{ModelArgs, ReferenceArgs, check_batch, counts_once, unknown};
+use crate::args::{ModelArgs, ReferenceArgs, ScorerArgs, check_batch, counts_once, unknown};
 use crate::contest::{self, OutputArgs};
 use crate::ui;
 use clap::Args;
@@ -8,6 +8,7 @@ use dyweight::spec::Seeds;
 use dyweight::spec::budget::check_steps;
 use dyweight::study::contest::View;
 use dyweight::study::paper::{RivalSetup, StudySetup, named};
+use dyweight::train::Prompts;
 use dyweight::train::comm::Comm;
 use dyweight::{Error, Result};
 use std::path::PathBuf;
@@ -55,7 +56,7 @@ pub struct PaperArgs {
     /// Learning rate [by budget]
     #[arg(long, help_heading = "Training")]
     lr: Option<f64>,
-    /// l2, l1, huber or features [l2]
+    /// l2, l1, huber, features or clip (of the model that --clip names) [l2]
     #[arg(long, value_name = "NAME", help_heading = "Training")]
     loss: Option<String>,
     /// Validation pairs
@@ -64,8 +65,19 @@ pub struct PaperArgs {
     /// Seed of the training pairs [0]
     #[arg(long, help_heading = "Training")]
     seed: Option<u64>,
+    /// File of prompts; sample i shows line i, beginning again after the last, and training draws from them
+    #[arg(long, value_name = "FILE")]
+    prompts: Option<PathBuf>,
+    /// What guidance leads away from [the empty text]
+    #[arg(long, value_name = "TEXT", requires = "prompts")]
+    negative: Option<String>,
+    /// Classifier-free guidance; every evaluation then costs two calls
+    #[arg(long, value_name = "SCALE", allow_negative_numbers = true)]
+    guidance: Option<f64>,
     #[command(flatten)]
     reference: ReferenceArgs,
+    #[command(flatten)]
+    scorers: ScorerArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -114,6 +126,13 @@ impl PaperArgs {
         let (reference, shape) = (self.reference.open(&model)?, model.model.shape());
         let mut setup = StudySetup::new(model, self.quick)?;
         setup.reference = reference;
+        if let Some(path) = &self.prompts {
+            let prompts = Prompts::new(Prompts::lines(path)?, self.negative.clone(), &*setup.model.model)?;
+            setup.prompts = Some(Arc::new(prompts));
+            (setup.train.prompts, setup.train.negative) = (self.prompts.clone(), self.negative.clone());
+        }
+        (setup.guidance, setup.train.guidance) = (self.guidance, self.guidance);
+        setup.scorers = self.scorers.open()?;
         if let Some(budgets) = &self.nfe {
             setup.budgets.clone_from(budgets);
         }
@@ -131,6 +150,9 @@ impl PaperArgs {
         train.batch = self.train_batch.or(train.batch);
         train.lr = self.lr.or(train.lr);
         train.loss = self.loss.clone().or(train.loss.take());
+        if train.loss.as_deref() == Some("clip") {
+            train.clip_model = self.scorers.clip.clone();
+        }
         train.validation = self.validation.or(train.validation);
         train.seed = self.seed.or(train.seed);
         if let Some(iterations) = self.iters {
@@ -145,13 +167,16 @@ pub fn run(name: &str, args: &PaperArgs, rivals: RivalSetup, comm: &Arc<dyn Comm
     ui::set_threads(args.output.threads, &**comm)?;
     let study = named(name)?;
     let (model, usual) = (args.model(), format!("study-{name}"));
-    let out = args.output.directory_apart_from(&usual, &[model.files(), args.reference.files()].concat())?;
+    let out = args
+        .output
+        .directory_apart_from(&usual, &[model.files(), args.reference.files(), args.scorers.files()].concat())?;
     let setup = StudySetup { rivals, ..args.setup()? };
     if setup.budgets.is_empty() {
         let expected = "at least one number of network calls".into();
         return Err(Error::BadValue { name: "nfe", value: String::new(), expected });
     }
     let experiment = study.experiment(&setup)?;
+    experiment.subjects.iter().try_for_each(|subject| experiment.judging.check(subject))?;
     let Some(results) = contest::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
     contest::report_study(study, &view, &out, &args.output)

@@ -33,7 +33,7 @@ impl<'j> Job<'j> {
         budget: Budget,
         out: PathBuf,
     ) -> Result<Self> {
-        let loss = training_loss(&args.spec, model.model.shape())?;
+        let loss = training_loss(&args.spec, &model.model)?;
         let course = Course {
             arithmetic: Some(model.settings.to_string()),
             schedule: args.schedule.spec(),
