@@ -96,6 +96,7 @@ fn compared(
         Subject { class: request.condition, guidance: request.guidance, ..Subject::new(Arc::new(model.loaded())) };
     subject.check()?;
     let field = Field {
+        once: false,
         solvers: request.solvers,
         files: request.files,
         budgets: request.nfe,

@@ -30,9 +30,12 @@ pub struct ModelArgs {
     /// Width of the images of a latent diffusion model [as trained]
     #[arg(long, value_name = "PIXELS")]
     pub width: Option<usize>,
-    /// Folder with vocab.json and merges.txt, for a text encoder that came without
+    /// Folder with vocab.json and merges.txt, for a text encoder that came without; with tokenizer and tokenizer_2 for FLUX
     #[arg(long, value_name = "DIR")]
     pub tokenizer: Option<PathBuf>,
+    /// Tokens of a prompt that FLUX sees [512; 256 for a model that takes no guidance]
+    #[arg(long, value_name = "N")]
+    pub text_tokens: Option<usize>,
 }
 
 impl ModelArgs {
@@ -54,6 +57,7 @@ impl ModelArgs {
             width: self.width,
             beta_table: None,
             tokenizer: self.tokenizer.clone(),
+            text_tokens: self.text_tokens,
         })
     }
 }
@@ -239,6 +243,15 @@ impl ReferenceArgs {
     /// The reference for a model, if it has one.
     pub fn open(&self, model: &LoadedModel) -> Result<Option<FeatureReference>> {
         reference(model, self.reference.as_deref(), &self.features.spec())
+    }
+}
+
+/// Whether calls that could be made side by side are counted once.
+pub fn counts_once(word: &str) -> Result<bool> {
+    match word {
+        "each" => Ok(false),
+        "once" => Ok(true),
+        other => Err(unknown("count", other, &["each", "once"])),
     }
 }
 

@@ -16,7 +16,7 @@ mod tests;
 
 pub use body::{Body, LEARNED};
 
-use crate::denoiser::Prediction;
+use crate::denoiser::{Model, Prediction};
 use crate::error::{Error, Problem, Result, printable};
 use crate::learned::{Built, Frame, require_finite};
 use crate::sample::{Plan, Probed, probe};
@@ -152,8 +152,7 @@ impl SolverFile {
         Body::of(&method, own).map_err(|e| inconsistent(told(&e)))?;
         let mut file: Self = serde_json::from_value(Value::Object(fields)).map_err(unreadable)?;
         file.version = VERSION;
-        let rows = file.body.learned().steps();
-        if rows != file.steps {
+        if let Some(rows) = file.body.learned().steps().filter(|rows| *rows != file.steps) {
             return Err(inconsistent(format!("the body has {rows} rows for {} steps", file.steps)));
         }
         let (nfe, calls) = (file.nfe, file.derive().map_err(|e| inconsistent(told(&e)))?);
@@ -170,6 +169,23 @@ impl SolverFile {
         format!("{}\n", object(&fields, 0)).into_bytes()
     }
 
+    /// The rule of the grid on a model. Released coefficients of flows are used at every image size, on the grid that goes with
+    /// the size; others on the grid they were learned on.
+    pub fn schedule_on(&self, model: &dyn Model) -> Schedule {
+        let released = self.training.contains_key("source");
+        match (&self.schedule, model.schedule()) {
+            (Schedule::Flow { .. }, Some(own @ Schedule::Flow { .. })) if released => own,
+            _ => self.schedule.clone(),
+        }
+    }
+
+    /// The solver on the grid of [`schedule_on`](Self::schedule_on).
+    pub fn on(&self, model: &dyn Model) -> Result<Self> {
+        let mut file = Self { schedule: self.schedule_on(model), ..self.clone() };
+        file.derive()?;
+        Ok(file)
+    }
+
     /// The nominal grid.
     pub fn grid(&self) -> Result<Grid> {
         self.schedule.grid(self.steps, (self.sigma_min, self.sigma_max))
@@ -184,6 +200,7 @@ impl SolverFile {
             afs: self.afs,
             prediction: self.prediction,
             bounded: self.bounded,
+            feature: None,
             nfe: self.nfe,
         })
     }

@@ -43,6 +43,8 @@ pub struct Entry {
     pub who: Contestant,
     /// The subject it is judged on, by its number.
     pub subject: usize,
+    /// `nfe` counts calls that could be made side by side once.
+    pub once: bool,
 }
 
 /// How entries are judged.
@@ -81,7 +83,7 @@ pub struct Experiment {
 impl Entry {
     /// A cell of a table whose columns are budgets.
     pub fn new(row: impl Into<String>, nfe: usize, who: Contestant) -> Self {
-        Self { row: row.into(), column: format!("{nfe} calls"), x: nfe as f64, nfe, who, subject: 0 }
+        Self { row: row.into(), column: format!("{nfe} calls"), x: nfe as f64, nfe, who, subject: 0, once: false }
     }
 }
 
@@ -140,7 +142,7 @@ impl Judging {
         let model = &subject.model.model;
         let prediction = model.prediction();
         let solver = self.teacher.build(model.is_bounded())?;
-        let schedule = self.schedule.build(prediction)?;
+        let schedule = self.schedule.on(&**model)?;
         let range = self.schedule.range(&schedule, model.sigma_range());
         // A grid that ends at 0 has nothing left to denoise.
         let denoise_to_zero = schedule.grid(2, range).map_or(range.0, |grid| grid.last()) > 0.0;

@@ -1,6 +1,7 @@
 //! The parts of a report that every experiment has.
 
 use super::contestant::Contestant;
+use super::experiment::Subject;
 use super::view::{Measure, View};
 use crate::report::html::{Cell, Chart, Column, Compare, Gallery, Page, Section, Table};
 use crate::report::{Axis, Dash, Figure, HeatMap, LineChart, Series};
@@ -134,9 +135,10 @@ impl View<'_> {
                     "Distance to the teacher",
                     format!(
                         "Root mean squared difference between each sample and what `{}` with {} calls makes of the same noise, \
-                     over {count} samples, ± one standard error.",
+                     over {count} samples, ± one standard error.{}",
                         self.experiment.judging.teacher.solver,
                         self.teacher_calls(),
+                        self.in_latents(),
                     ),
                 ),
             };
@@ -155,11 +157,22 @@ impl View<'_> {
                     &self.figure(measure, style),
                 )?);
             }
-            if measure == Measure::Rmse {
+            if measure == Measure::Rmse && self.in_latents().is_empty() {
                 section.table(self.table(Measure::Psnr, "The same as peak signal-to-noise ratio in decibels"));
             }
         }
         Ok(())
+    }
+
+    /// Says so where samples are compared before they are decoded.
+    fn in_latents(&self) -> &'static str {
+        let decoded = |subject: &Subject| subject.model.model.decoder().is_some();
+        match self.experiment.subjects.iter().any(decoded) {
+            true => {
+                " Measured between latents, before they are decoded; pictures and features are of the decoded images."
+            }
+            false => "",
+        }
     }
 
     /// The Fréchet distance of each teacher: what an imitation can hope for.

@@ -1,8 +1,10 @@
 //! What is shown of an entry: its first samples, and the way some of them took.
 
 use crate::report::{Figure, samples_in_plane};
+use dyweight_core::denoiser::Model;
 use dyweight_core::error::Result;
 use dyweight_core::sample::State;
+use dyweight_core::tensor::Tensor;
 use dyweight_files::image::{Image, contact_sheet, is_image};
 use dyweight_models::LoadedModel;
 use dyweight_train::comm::{Parcel, Reader};
@@ -10,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Samples on a contact sheet, in rows of eight.
 const SHOWN: usize = 64;
+/// The same of samples that have to be decoded, which takes as long as a network call.
+const DECODED: usize = 16;
 /// Samples whose states are kept.
 const WAYS: usize = 3;
 /// Points drawn of a model in the plane, and ways.
@@ -21,6 +25,7 @@ const PLANE_WAYS: usize = 12;
 pub(super) struct Pictures {
     first: usize,
     shape: [usize; 3],
+    decoded: bool,
     latest: Vec<Vec<f64>>,
     ways: Vec<Vec<(f64, Vec<f64>)>>,
 }
@@ -32,13 +37,15 @@ fn is_plane(shape: [usize; 3]) -> bool {
 
 impl Pictures {
     /// For the samples from number `first` on.
-    pub fn begin(first: usize, shape: [usize; 3]) -> Self {
-        Self { first, shape, ..Self::default() }
+    pub fn begin(first: usize, model: &dyn Model) -> Self {
+        Self { first, shape: model.shape(), decoded: model.decoder().is_some(), ..Self::default() }
     }
 
     /// Keeps what is wanted of a state.
     pub fn see(&mut self, state: &State<'_>) {
         let (shown, ways) = match self.shape {
+            // What a decoder makes of noisy states is nothing to look at.
+            _ if self.decoded => (DECODED, 0),
             shape if is_plane(shape) => (POINTS, PLANE_WAYS),
             shape if is_image(shape) => (SHOWN, WAYS),
             _ => (0, 0),
@@ -65,6 +72,15 @@ impl Pictures {
         let (sheet, way) = files(directory, key);
         if self.latest.is_empty() {
             return Ok(());
+        }
+        if let Some(decoder) = model.model.decoder() {
+            let [c, h, w] = self.shape;
+            let image = |x: &Vec<f64>| {
+                let image = decoder.decode(&Tensor::new([1, c, h, w], x.clone())?)?;
+                Image::from_sample(image.sample(0), decoder.shape())
+            };
+            let images: Vec<Image> = self.latest.iter().map(image).collect::<Result<_>>()?;
+            return contact_sheet(&images, 4, 1)?.write(&sheet);
         }
         if is_plane(self.shape) {
             let png = self.plane(model).draw()?.to_png(2.0)?;
@@ -99,7 +115,8 @@ impl Parcel for Pictures {
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
         let (first, shape): (_, Vec<usize>) = Parcel::take(from)?;
-        Some(Self { first, shape: shape.try_into().ok()?, latest: Parcel::take(from)?, ways: Parcel::take(from)? })
+        let shape = shape.try_into().ok()?;
+        Some(Self { first, shape, decoded: false, latest: Parcel::take(from)?, ways: Parcel::take(from)? })
     }
 }
 

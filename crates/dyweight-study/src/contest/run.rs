@@ -29,6 +29,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::time::Instant;
 
 /// Sees the work go on.
 pub trait Watch: Send {
@@ -44,7 +45,8 @@ pub struct Results {
     pub scores: BTreeMap<String, Score>,
     /// Lessons by key.
     pub lessons: BTreeMap<String, Lesson>,
-    /// Seconds a process needs for a sample, in network and solver, by key; where known.
+    /// Seconds a process needs for a sample, in network and solver, by key; and for a lesson, by `training-` and its key. Where known: a lesson
+    /// that was interrupted has no time.
     pub seconds: BTreeMap<String, f64>,
     directory: PathBuf,
 }
@@ -92,7 +94,8 @@ fn times(directory: &Path) -> BTreeMap<String, f64> {
     let text = std::fs::read_to_string(directory.join("times.jsonl")).unwrap_or_default();
     let time = |line: &str| {
         let value: Value = serde_json::from_str(line).ok()?;
-        Some((value["key"].as_str()?.to_string(), value["seconds_per_sample"].as_f64()?))
+        let seconds = value["seconds_per_sample"].as_f64().or(value["seconds"].as_f64())?;
+        Some((value["key"].as_str()?.to_string(), seconds))
     };
     text.lines().filter_map(time).collect()
 }
@@ -179,7 +182,7 @@ impl Work<'_> {
             Some(ready) => self.judge(&key, entry, ready),
             None => {
                 let file = self.learned(entry)?;
-                let ready = Ready::learned(&file, entry.nfe, &self.experiment.subjects[entry.subject])?;
+                let ready = Ready::learned(&file, entry, &self.experiment.subjects[entry.subject])?;
                 self.judge(&key, entry, &ready)
             }
         }
@@ -220,7 +223,13 @@ impl Work<'_> {
         let what = format!("training {}, {} calls", entry.row, entry.nfe);
         self.watch.begin(&what, course.iterations(), self.done, self.experiment.entries.len());
         let watch = &mut self.watch;
+        let (begun, is_new) = (Instant::now(), !course.files().state.exists());
         let lesson = course.take(stages, &mut |_, _| watch.advance(1))?;
+        if self.comm.is_first() && is_new {
+            let (key, seconds) = (format!("training-{key}"), begun.elapsed().as_secs_f64());
+            self.note_time(&key, "seconds", seconds)?;
+            self.results.seconds.insert(key, seconds);
+        }
         if let Some(lesson) = &lesson {
             let name = format!("{}-nfe{}.json", slug(&entry.row), entry.nfe);
             let solvers = self.directory.join("solvers");
@@ -280,7 +289,7 @@ impl Work<'_> {
             found.pictures.write(self.directory, key, &subject.model)?;
         }
         if let Some(seconds) = found.as_ref().and_then(|found| found.seconds_per_sample) {
-            self.note_time(key, seconds)?;
+            self.note_time(key, "seconds_per_sample", seconds)?;
             self.results.seconds.insert(key.into(), seconds);
         }
         self.record(found.map(|found| Line::Score(Box::new(found.score))))
@@ -301,9 +310,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn note_time(&self, key: &str, seconds: f64) -> Result<()> {
+    fn note_time(&self, key: &str, what: &str, seconds: f64) -> Result<()> {
         let path = self.directory.join("times.jsonl");
-        let line = format!("{}\n", json!({ "key": key, "seconds_per_sample": seconds }));
+        let line = format!("{}\n", json!({ "key": key, what: seconds }));
         let open = OpenOptions::new().append(true).create(true).open(&path);
         open.and_then(|mut file| file.write_all(line.as_bytes())).map_err(|e| Error::io("write", &path, e))
     }

@@ -17,6 +17,19 @@ pub(super) const FULL: &str = "DyWeight";
 /// How the row of its handcrafted relative is called.
 pub(super) const IPNDM: &str = "iPNDM-3";
 
+/// What the study of learned rivals is told besides.
+#[derive(Clone, Default)]
+pub struct RivalSetup {
+    /// The methods; all if empty.
+    pub methods: Vec<String>,
+    /// Each method with its authors' teacher instead of the same for all.
+    pub paper: bool,
+    /// Calls that could be made side by side are counted once.
+    pub once: bool,
+    /// Solver files that take part too.
+    pub files: Vec<String>,
+}
+
 /// Everything a study is told.
 #[derive(Clone)]
 pub struct StudySetup {
@@ -36,6 +49,8 @@ pub struct StudySetup {
     pub reference: Option<FeatureReference>,
     /// Samples per network call.
     pub batch: usize,
+    /// For the study of learned rivals.
+    pub rivals: RivalSetup,
 }
 
 impl StudySetup {
@@ -47,7 +62,17 @@ impl StudySetup {
             (false, _) => (vec![3, 5, 7, 9], "0-1999", 35),
         };
         let (train, seeds) = (training(&model, quick), Seeds::parse(seeds)?);
-        Ok(Self { model, budgets, train, quick, seeds, teacher_nfe, reference: None, batch: 64 })
+        Ok(Self {
+            model,
+            budgets,
+            train,
+            quick,
+            seeds,
+            teacher_nfe,
+            reference: None,
+            batch: 64,
+            rivals: RivalSetup::default(),
+        })
     }
 
     /// The usual training of another model in the same study.

@@ -12,7 +12,7 @@ use crate::ui;
 use clap::Args;
 use dyweight::denoiser::Condition;
 use dyweight::files::NamedPath;
-use dyweight::models::{LoadedModel, ModelSpec};
+use dyweight::models::{LoadedModel, ModelSpec, measured_rate};
 use dyweight::sample::{State, sample};
 use dyweight::train::comm::Comm;
 use dyweight::train::{Learned, Prompts};
@@ -51,6 +51,9 @@ pub struct SampleArgs {
     /// Safetensors file for the latents ('latents' [n,c,h,w]) of a latent diffusion model, before they are decoded
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     latent_out: Option<PathBuf>,
+    /// Say what it would take, and make nothing
+    #[arg(long, help_heading = "Output")]
+    dry_run: bool,
     /// Print the result as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -118,6 +121,9 @@ impl DrawArgs {
 /// Runs the command.
 pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
     ui::set_threads(args.threads, comm)?;
+    if args.dry_run {
+        return dry_run(args, comm);
+    }
     output::prepare(args)?;
     let drawing = Drawing::open(&args.model, &args.draw)?;
     let setup = drawing.setup()?;
@@ -138,6 +144,58 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
     output.require_images()?;
     let files = output.finish(model, &setup)?;
     report(args, &setup, &Done { model: &model.name, samples: noise.len(), made: missing.len(), seconds, files });
+    Ok(())
+}
+
+/// Opens everything, and says what sampling will take.
+fn dry_run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
+    let drawing = Drawing::open(&args.model, &args.draw)?;
+    let setup = drawing.setup()?;
+    if !comm.is_first() {
+        return Ok(());
+    }
+    let (model, samples) = (&*drawing.model.model, drawing.noise.len());
+    let mut facts = json!({
+        "model": drawing.model.name, "solver": setup.solver.label(), "samples": samples, "shape": model.shape(), "nfe": setup.nfe,
+        "steps": setup.steps(), "sigmas": setup.sigmas(), "threads": rayon::current_num_threads(),
+    });
+    let cost = model.cost().map(|cost| (cost, measured_rate()));
+    if let Some((cost, rate)) = cost {
+        let seconds = cost.operations / rate;
+        facts["weight_bytes"] = json!(cost.weights);
+        facts["resident_bytes"] = json!(cost.resident);
+        facts["activation_bytes"] = json!(cost.activations);
+        facts["operations_per_call"] = json!(cost.operations);
+        facts["operations_per_second"] = json!(rate);
+        facts["seconds_per_call"] = json!(seconds);
+        facts["seconds"] = json!(seconds * (setup.nfe * samples) as f64);
+    }
+    if args.json {
+        ui::print_json(&facts);
+        return Ok(());
+    }
+    let [c, h, w] = model.shape();
+    ui::print(&format!("{samples} samples of {c}x{h}x{w} with {}: {} calls each", setup.solver.label(), setup.nfe));
+    match cost {
+        None => ui::print("what a call takes is not known beforehand: 'dyweight bench' measures it"),
+        Some((cost, rate)) => {
+            let megabytes = |bytes: u64| bytes >> 20;
+            ui::print(&format!(
+                "weights: {} MB, of which {} MB are in memory at a time; activations: {} MB for each sample of a batch",
+                megabytes(cost.weights),
+                megabytes(cost.resident),
+                megabytes(cost.activations),
+            ));
+            let seconds = cost.operations / rate;
+            ui::print(&format!(
+                "a call: {:.2e} operations, {} at the {:.0} GFLOP/s just measured; all: {}",
+                cost.operations,
+                ui::duration(seconds),
+                rate / 1e9,
+                ui::duration(seconds * (setup.nfe * samples) as f64)
+            ));
+        }
+    }
     Ok(())
 }
 

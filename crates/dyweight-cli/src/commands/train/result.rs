@@ -35,11 +35,15 @@ impl Job<'_> {
         let baseline = *baseline;
         let guard = run.guard.as_ref();
         if args.json {
-            ui::print_json(&json!({
+            let mut facts = json!({
                 "out": text(&self.out), "nfe": self.prepared.plan.student.frame.nfe, "iterations": run.iteration, "seconds": seconds,
                 "validation_loss": guard.map(|g| g.best_loss), "initial_loss": guard.map(|g| g.initial_loss),
                 "ipndm_loss": baseline, "rollbacks": guard.map(|g| g.rollbacks),
-            }));
+            });
+            for (key, value) in trained.file.body.learned().facts() {
+                facts[key] = value;
+            }
+            ui::print_json(&facts);
             return;
         }
         let iterations = run.iteration;
@@ -48,7 +52,7 @@ impl Job<'_> {
         if let (Some(guard), Some(baseline)) = (guard, baseline) {
             let ratio = baseline / guard.best_loss;
             said += &format!("; validation loss {:.3e}, iPNDM {baseline:.3e} ({ratio:.1}x)", guard.best_loss);
-            if guard.best_loss >= guard.initial_loss {
+            if guard.best_loss >= guard.initial_loss && iterations > 0 {
                 said += "; training found nothing better than its start, which is what was written";
             }
             if guard.rollbacks > 0 {
