@@ -108,7 +108,8 @@ def compare(
 
     Arguments:
         solvers: handcrafted ones, `NAME[:ORDER][@SCHEDULE][+afs|-afs]`.
-        learned: solvers, solver files, or `preset:NAME`; those given as `Solver` make up the row called `row`.
+        learned: solvers, solver files, or `preset:NAME`; those given as `Solver` make up the row called `row`, and a
+            second one of as many calls the row `row-2`.
         nfe: network calls; those of the learned solvers if left out.
         seeds: samples to judge by, one for each seed: a range, or text as in "0-63,100".
         teacher, teacher_order, teacher_nfe: whose results are the truth.
@@ -154,9 +155,13 @@ def compare(
 
 
 def _file(source: Solver | str | os.PathLike[str], folder: str, row: str) -> str:
+    """The file of a learned solver; the row it stands in is its name without the number of calls."""
     if not isinstance(source, Solver):
         return os.fspath(source)
-    path = os.path.join(folder, f"{row}-nfe{source.nfe}.json")
+    number, path = 1, os.path.join(folder, f"{row}-nfe{source.nfe}.json")
+    while os.path.exists(path):
+        number += 1
+        path = os.path.join(folder, f"{row}-{number}-nfe{source.nfe}.json")
     source.save(path)
     return path
 

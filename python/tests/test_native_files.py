@@ -139,6 +139,38 @@ def test_comparing_gives_the_numbers_of_the_program(run, tmp_path):
     assert again.scores == found.scores
 
 
+def test_two_solvers_of_as_many_calls_are_two_rows(tmp_path):
+    solvers = [dyweight.Solver.preset("cifar10-nfe3"), dyweight.Solver.preset("ffhq-nfe3")]
+    found = dyweight.compare(mixtures.model(), [], solvers, seeds=range(4), out=tmp_path, progress=False)
+    assert found.solvers == ["dyweight", "dyweight-2"] and found.budgets == [3]
+    assert found.score("dyweight", 3)["rmse"] != found.score("dyweight-2", 3)["rmse"]
+
+
+def test_the_command_takes_a_model_by_its_import_path(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch, dyweight\n"
+        "def fn(x, s): return x / (1 + s**2)[:, None] + 0.1 * torch.tanh(x)\n"
+        "def model(): return dyweight.Model(fn, (2,), 'denoised', (0.01, 10), dtype=torch.float64)\n"
+    )
+    options = "--nfe 3,4 --out out --seeds 0-7 --iters 3 --batch 4 --validation 4 --teacher-nfe 12".split()
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def command(*arguments):
+        words = [sys.executable, "-m", "dyweight.few_steps", *arguments]
+        return subprocess.run(words, cwd=tmp_path, env=paths, capture_output=True, text=True, timeout=300)
+
+    done = command("mine:model", *options)
+    assert done.returncode == 0, done.stderr
+    table = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert table[0] == "| solver | 3 calls | 4 calls |" and len(table) == 7
+    again = command("mine:model", *options)
+    assert [line for line in again.stdout.splitlines() if line.startswith("| ")] == table
+    plain = command("mine:fn", "--shape", "2", "--prediction", "denoised", "--sigma-range", "0.01,10", *options[:2], "--out", "b", *options[4:])
+    assert plain.returncode == 0, plain.stderr
+    for wrong, says in {"mine": "module:function", "mine:no": "no attribute", "none:no": "none", "mine:fn": "fn"}.items():
+        assert says in command(wrong).stderr, wrong
+
+
 def test_ctrl_c_stops_a_comparison(tmp_path):
     import signal
 
