@@ -147,7 +147,10 @@ fn what_cannot_be_measured_is_refused() {
     copy(&place.path("images"), &place.path("odd"));
     std::fs::rename(place.path("odd/003.png"), place.path("odd/004.png")).unwrap();
     let reward = std::fs::read(place.path("image_reward/ImageReward.pt")).unwrap();
-    place.write("image_reward/cut.pt", &reward[..reward.len() - 100]);
+    copy(&place.path("image_reward"), &place.path("short"));
+    place.write("short/ImageReward.pt", &reward[..reward.len() - 100]);
+    // Without a long prompt, whose warning would come first.
+    place.write("four.txt", "a\nb\nc\nd\n");
     for (arguments, says) in [
         ("clip images --weights clip --prompts three.txt", "4 images|3 prompts|hint:"),
         ("clip images --weights clip --prompts empty.txt", "holds no prompt"),
@@ -161,12 +164,12 @@ fn what_cannot_be_measured_is_refused() {
         ("clip images --weights image_reward --prompts p.txt", "no CLIP model by the names"),
         ("image-reward images --weights clip --prompts p.txt", "no tokenizer|vocab.txt"),
         ("image-reward images --weights clip --tokenizer image_reward --prompts p.txt", "no ImageReward by the names"),
-        ("image-reward images --weights image_reward/cut.pt --prompts p.txt", "cut.pt"),
+        ("image-reward images --weights short --prompts p.txt", "short/ImageReward.pt"),
         ("image-reward images --weights image_reward --prompts p.txt --activation gelu", "--activation"),
         ("hps images --weights open_clip --prompts p.txt", "no tokenizer|--tokenizer"),
         ("clip jpeg --weights clip --prompts p.txt", "001.jpg|only"),
-        ("clip deep --weights clip --prompts p.txt", "001.png|16-bit grey"),
-        ("clip torn --weights clip --prompts p.txt", "001.png|truncated"),
+        ("clip deep --weights clip --prompts four.txt", "001.png|16-bit grey"),
+        ("clip torn --weights clip --prompts four.txt", "001.png|truncated"),
         ("clip images odd --weights clip --prompts p.txt", "is in one of the folders only"),
         ("clip images --weights clip --prompts p.txt --preprocess bicubic", "bicubic|pil, tv, float"),
         ("clip images --weights clip --prompts p.txt --pair oder", "did you mean 'order'"),
