@@ -15,6 +15,7 @@
 
 pub mod comm;
 mod course;
+mod distance;
 mod dyweight;
 mod guard;
 mod learnable;
@@ -32,6 +33,7 @@ mod student;
 mod targets;
 mod trace;
 mod training;
+mod work;
 
 pub use course::{Course, Pairing, Prepared, Trained, train};
 pub use dyweight::{LearnedWeights, ScaleMode};
@@ -48,6 +50,7 @@ pub use session::{Files, Session, Watcher, beside, remove_state};
 pub use snapshot::Snapshot;
 pub use spec::{Defaults, TrainPlan, TrainSpec};
 pub use student::{Gradient, Student};
-pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states, stacked};
+pub use targets::{Stop, Supervision, Targets, Teacher, in_parts, parse_states, stacked};
 pub use trace::Trace;
 pub use training::{Event, Iteration, Parts, Training, Validation};
+pub use work::Work;

@@ -331,7 +331,7 @@ impl TrainSpec {
     }
 
     /// Network calls of one evaluation.
-    fn calls(&self, model: &dyn Model) -> Result<usize> {
+    pub fn calls(&self, model: &dyn Model) -> Result<usize> {
         let pairs = self.pairs(model, "training")?;
         Ok(model.denoiser(&pairs.condition(0..1))?.calls())
     }

@@ -69,7 +69,9 @@ pub fn run(args: &ListArgs) -> Result<()> {
             ui::say("use with: dyweight sample --weights preset:NAME …");
         }
         Listing::Schedules => ui::say(&format!("\nbeta tables: {}", BetaTable::NAMES.join(", "))),
-        Listing::Models => ui::say("\nor a file: an EDM network (.pkl, or .safetensors with --config), or a mixture"),
+        Listing::Models => {
+            ui::say("\nor a file: an EDM network (.pkl, or .safetensors with --model-config), or a mixture")
+        }
         Listing::Solvers => {
             ui::say("\nnames of diffusers, k-diffusion and ComfyUI are understood where they mean the same")
         }

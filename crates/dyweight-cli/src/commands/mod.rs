@@ -9,5 +9,6 @@ pub mod metric;
 pub mod probe;
 pub mod quickstart;
 pub mod sample;
+pub mod shell;
 pub mod study;
 pub mod train;

@@ -6,17 +6,24 @@
 
 mod contestant;
 mod experiment;
+mod forecast;
 mod judge;
 mod learn;
+mod looks;
 mod page;
 mod pictures;
+mod provenance;
 mod record;
+mod rivals;
 mod run;
+mod show;
 mod view;
 
 pub use contestant::{Contestant, Term};
 pub use experiment::{Entry, Experiment, Judging, Subject};
-pub use page::Style;
+pub use forecast::Forecast;
+pub use page::{Repeat, Style};
 pub use record::{Lesson, Score};
-pub use run::{Results, Watch, read, run};
+pub use rivals::{Rival, best_handcrafted};
+pub use run::{Piece, Results, Times, Watch, read, run};
 pub use view::{Measure, Tally, View};

@@ -3,6 +3,7 @@
 use crate::report::{Figure, samples_in_plane};
 use dyweight_core::error::Result;
 use dyweight_core::sample::State;
+use dyweight_core::tensor::Tensor;
 use dyweight_files::image::{Image, contact_sheet, is_image};
 use dyweight_models::LoadedModel;
 use dyweight_train::comm::{Parcel, Reader};
@@ -36,13 +37,25 @@ impl Pictures {
         Self { first, shape, ..Self::default() }
     }
 
+    /// Finished samples, without their ways.
+    pub fn of(samples: &Tensor, shape: [usize; 3]) -> Self {
+        let latest = (0..samples.samples()).map(|i| samples.sample(i).to_vec()).collect();
+        Self { latest, ..Self::begin(0, shape) }
+    }
+
+    /// How many samples of this shape are shown.
+    pub fn shown(shape: [usize; 3]) -> usize {
+        match shape {
+            shape if is_plane(shape) => POINTS,
+            shape if is_image(shape) => SHOWN,
+            _ => 0,
+        }
+    }
+
     /// Keeps what is wanted of a state.
     pub fn see(&mut self, state: &State<'_>) {
-        let (shown, ways) = match self.shape {
-            shape if is_plane(shape) => (POINTS, PLANE_WAYS),
-            shape if is_image(shape) => (SHOWN, WAYS),
-            _ => (0, 0),
-        };
+        let shown = Self::shown(self.shape);
+        let ways = if is_plane(self.shape) { PLANE_WAYS } else { WAYS.min(shown) };
         let x = state.x.tensor();
         let keep = |limit: usize| limit.saturating_sub(self.first).min(x.samples());
         self.latest = (0..keep(shown)).map(|i| x.sample(i).to_vec()).collect();
@@ -73,6 +86,9 @@ impl Pictures {
         let images: Vec<Image> =
             self.latest.iter().map(|x| Image::from_sample(x, self.shape)).collect::<Result<_>>()?;
         contact_sheet(&images, 8, 1)?.write(&sheet)?;
+        if self.ways.is_empty() {
+            return Ok(());
+        }
         let shown = |(sigma, x): &(f64, Vec<f64>)| {
             // Noisy states at the contrast of images: data have a standard deviation of about one half.
             let contrast = 0.5 / (sigma * sigma + 0.25).sqrt();

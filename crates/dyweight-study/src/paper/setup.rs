@@ -36,6 +36,8 @@ pub struct StudySetup {
     pub reference: Option<FeatureReference>,
     /// Samples per network call.
     pub batch: usize,
+    /// Seeds of the training pairs, one training each; the one of `train` if none.
+    pub train_seeds: Vec<u64>,
 }
 
 impl StudySetup {
@@ -47,7 +49,17 @@ impl StudySetup {
             (false, _) => (vec![3, 5, 7, 9], "0-1999", 35),
         };
         let (train, seeds) = (training(&model, quick), Seeds::parse(seeds)?);
-        Ok(Self { model, budgets, train, quick, seeds, teacher_nfe, reference: None, batch: 64 })
+        Ok(Self {
+            model,
+            budgets,
+            train,
+            quick,
+            seeds,
+            teacher_nfe,
+            reference: None,
+            batch: 64,
+            train_seeds: Vec::new(),
+        })
     }
 
     /// The usual training of another model in the same study.

@@ -6,18 +6,19 @@ mod output;
 mod prompts;
 mod setup;
 
-use crate::args::{BudgetArgs, ModelArgs, ScheduleArgs, SolverArgs, check_batch};
+use crate::args::{BudgetArgs, ModelArgs, ScheduleArgs, SolverArgs, check_batch, opened};
 use crate::files::text;
+use crate::forecast::{Forecast, Pace};
 use crate::ui;
 use clap::Args;
-use dyweight::denoiser::Condition;
+use dyweight::denoiser::{Condition, Context};
+use dyweight::error::{number, shown};
 use dyweight::files::NamedPath;
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::sample::{State, sample};
 use dyweight::solver::Solver;
 use dyweight::train::comm::Comm;
-use dyweight::train::{Learned, Prompts};
-use dyweight::train::{in_parts, stacked};
+use dyweight::train::{Learned, Prompts, Work, in_parts, stacked};
 use dyweight::{Error, Result, Tensor};
 use noise::NoiseSource;
 use output::Output;
@@ -38,9 +39,12 @@ pub struct SampleArgs {
     #[arg(long, help_heading = "Samples")]
     threads: Option<usize>,
     /// Directory for the samples; a run that was interrupted there is continued [samples, or samples-2, …]
-    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    #[arg(long = "out", alias = "outdir", value_name = "DIR", help_heading = "Output")]
     outdir: Option<PathBuf>,
-    /// Also write the images as one contact sheet, grid.png
+    /// Say what would be done, how many calls and how long it takes; do nothing
+    #[arg(long, help_heading = "Output")]
+    dry_run: bool,
+    /// Also write the images as one contact sheet, grid.png, with the names of their classes
     #[arg(long, help_heading = "Output")]
     grid: bool,
     /// Make the directory's samples anew with these settings
@@ -123,6 +127,10 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
     let drawing = Drawing::open(&args.model, &args.draw)?;
     let setup = drawing.setup()?;
     let (model, noise) = (&drawing.model, &drawing.noise);
+    ui::detail(|| format!("levels: {}", setup.grid.sigmas().iter().map(|s| number(*s)).collect::<Vec<_>>().join(" ")));
+    if args.dry_run {
+        return if comm.is_first() { foresee(args, &drawing, &setup) } else { Ok(()) };
+    }
     // One process has the output; it says what is to be done.
     let mut output = if comm.is_first() { Some(Output::open(args, &drawing, &setup)?) } else { None };
     let started = Instant::now();
@@ -139,6 +147,25 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
     output.require_images()?;
     let files = output.finish(model, &setup)?;
     report(args, &setup, &Done { model: &model.name, samples: noise.len(), made: missing.len(), seconds, files });
+    Ok(())
+}
+
+/// Says what would be done.
+fn foresee(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling<'_>) -> Result<()> {
+    let (model, samples) = (&drawing.model, drawing.noise.len());
+    let condition = |range: Range<usize>| drawing.condition(&vec![0; range.len()]);
+    let work = Work { calls: samples * setup.nfe, gradients: 0 };
+    let mut seconds = Pace::of(model, &condition, drawing.batch())?.seconds(work)?;
+    if let Some(decoder) = model.model.decoder() {
+        let started = Instant::now();
+        decoder.decode(&drawing.noise.batch(&[0], model.model.shape())?)?;
+        seconds += started.elapsed().as_secs_f64() * samples as f64;
+    }
+    let mut writes: Vec<String> = Output::place(args, drawing, setup)?.iter().map(|dir| shown(dir)).collect();
+    writes.extend([&args.trajectory, &args.latent_out].into_iter().flatten().map(|file| shown(file)));
+    let (solver, nfe, steps) = (setup.solver.label(), setup.nfe, setup.grid.steps());
+    let what = format!("make {samples} samples of {} with {solver}: {nfe} calls each, {steps} steps", model.name);
+    Forecast { what, work, seconds, writes }.print(args.json);
     Ok(())
 }
 
@@ -173,7 +200,7 @@ impl<'a> Drawing<'a> {
     pub fn open(model: &ModelArgs, args: &'a DrawArgs) -> Result<Self> {
         let noise = NoiseSource::open(args)?;
         let spec = model.spec(noise.sample_shape())?;
-        let model = ModelSpec { beta_table: args.schedule.beta_table.clone(), ..spec }.build()?;
+        let model = opened(&ModelSpec { beta_table: args.schedule.beta_table.clone(), ..spec })?;
         check_batch(args.batch.unwrap_or(DEFAULT_BATCH), noise.len(), model.model.shape())?;
         let prompts = prompts::open(args, &*model.model)?;
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
@@ -196,6 +223,21 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// Samples per network call.
+    fn batch(&self) -> usize {
+        let decoded = self.model.model.decoder().is_some();
+        self.args.batch.unwrap_or(if decoded { DEFAULT_LATENT_BATCH } else { DEFAULT_BATCH })
+    }
+
+    /// What the first samples show, where they were asked for classes.
+    fn labels(&self, samples: usize) -> Result<Vec<String>> {
+        let names = self.model.class_names();
+        let named = |class: usize| names.get(class).map_or(format!("class {class}"), |name| name.to_string());
+        let condition = self.condition(&(0..samples).collect::<Vec<_>>())?;
+        let class = |context: &Context| if let Context::Class(class) = context { Some(named(*class)) } else { None };
+        Ok(condition.contexts.iter().filter_map(class).collect())
+    }
+
     /// Grid and extras.
     pub fn setup(&self) -> Result<Sampling<'_>> {
         let model = &*self.model.model;
@@ -213,9 +255,7 @@ impl<'a> Drawing<'a> {
         mut sink: Option<&mut dyn Sink>,
     ) -> Result<()> {
         let mut progress = ui::Progress::new("sampling", wanted.indices.len());
-        let decoded = self.model.model.decoder().is_some();
-        let batch = self.args.batch.unwrap_or(if decoded { DEFAULT_LATENT_BATCH } else { DEFAULT_BATCH });
-        for round in wanted.indices.chunks(batch.saturating_mul(comm.size())) {
+        for round in wanted.indices.chunks(self.batch().saturating_mul(comm.size())) {
             let mine = &round[comm.share(&(0..round.len()), 1)];
             let parts = comm.collect(|| self.some(setup, mine, wanted.keeps_states))?;
             let mut rest = round;
