@@ -8,7 +8,7 @@ use dyweight_core::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_core::{Result, Tensor};
 use dyweight_models::{LoadedModel, ModelSpec};
 use dyweight_study::FeatureReference;
-use dyweight_study::contest::{Contestant, Entry, Experiment, Judging, Results, Subject, Watch, run};
+use dyweight_study::contest::{Contestant, Entry, Experiment, Judging, Piece, Results, Subject, Watch, run};
 use dyweight_study::metrics::Features;
 use dyweight_study::metrics::frechet::{Reference, Statistics};
 use dyweight_train::comm::{Comm, Solo};
