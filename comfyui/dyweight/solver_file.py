@@ -17,7 +17,7 @@ import math
 
 # --- solver file: dyweight/diffusers.py holds the same lines, for it also works when copied alone (tests/test_copies.py) ---
 
-FORMAT, VERSIONS = "dyweight-solver", (1,)
+FORMAT, VERSIONS = "dyweight-solver", (1, 2)
 # The released code's guard of the division by T.
 GUARD = 1e-8
 
@@ -171,7 +171,11 @@ def _body(record):
         raise SolverFileError(f"version {record.get('version')!r} is not one this reader knows ({known})")
     if record.get("method") != "dyweight":
         raise SolverFileError(f"method {record.get('method')!r} is not known")
-    return record
+    if record["version"] == 1:
+        return record
+    if not isinstance(record.get("body"), dict):
+        raise SolverFileError("body is not a JSON object")
+    return {**record, **record["body"]}
 
 
 def _refuse_constant(name):

@@ -28,7 +28,7 @@ logger = logging.get_logger(__name__)
 
 # --- solver file: the lines of dyweight/solver_file.py, kept equal by python/copies.py ---
 
-FORMAT, VERSIONS = "dyweight-solver", (1,)
+FORMAT, VERSIONS = "dyweight-solver", (1, 2)
 # The released code's guard of the division by T.
 GUARD = 1e-8
 
@@ -182,7 +182,11 @@ def _body(record):
         raise SolverFileError(f"version {record.get('version')!r} is not one this reader knows ({known})")
     if record.get("method") != "dyweight":
         raise SolverFileError(f"method {record.get('method')!r} is not known")
-    return record
+    if record["version"] == 1:
+        return record
+    if not isinstance(record.get("body"), dict):
+        raise SolverFileError("body is not a JSON object")
+    return {**record, **record["body"]}
 
 
 def _refuse_constant(name):

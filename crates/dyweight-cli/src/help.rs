@@ -11,7 +11,7 @@ const FIRST: &[(&str, &[&str])] = &[
         "sample",
         &["model", "nfe", "solver", "weights", "class", "prompt", "guidance", "seeds", "grid", "out", "dry-run"],
     ),
-    ("train", &["model", "nfe", "out", "iters", "config", "resume", "overwrite", "dry-run"]),
+    ("train", &["model", "nfe", "out", "method", "iters", "config", "resume", "overwrite", "dry-run"]),
     ("compare", &["model", "solvers", "weights", "nfe", "seeds", "train-seeds", "out", "dry-run"]),
     ("study numeric", &["quick", "out", "json"]),
     ("study", &["model", "quick", "nfe", "seeds", "train-seeds", "out", "dry-run"]),

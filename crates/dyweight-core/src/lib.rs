@@ -14,6 +14,7 @@
 //! | [`solver`] | the methods, a file each; [`solver::DyWeight`] is the paper's |
 //! | [`sample`](mod@sample) | the one loop |
 //! | [`mixture`] | a model with a closed form, to try everything on |
+//! | [`learned`] | what all learned solvers have in common |
 //! | [`solver_file`] | a learned solver as text |
 //! | [`spec`] | solvers, schedules and budgets by name |
 //!
@@ -24,6 +25,7 @@ pub mod coeff;
 pub mod denoiser;
 pub mod error;
 pub mod features;
+pub mod learned;
 pub mod mixture;
 pub mod noise;
 pub mod sample;

@@ -16,13 +16,14 @@
 //! ```
 
 use crate::coeff::Coeff;
-use crate::denoiser::{Denoiser, Prediction};
+use crate::denoiser::{Denoiser, Levels, Prediction};
 use crate::error::{Error, Result};
 use crate::schedule::Grid;
 use crate::solver::Solver;
 use crate::tensor::Tensor;
 use crate::trail::{Fault, Query, Sample, Trail};
 use std::ops::ControlFlow;
+use std::sync::Mutex;
 
 /// How a batch is carried from noise to samples.
 pub struct Plan<'p> {
@@ -77,6 +78,8 @@ pub struct Outcome {
     pub samples: Tensor,
     /// Network calls made.
     pub nfe: usize,
+    /// The same with calls that could be made side by side counted once.
+    pub rounds: usize,
 }
 
 /// Carries unit noise to samples.
@@ -84,7 +87,7 @@ pub fn sample(model: &dyn Denoiser, plan: &Plan<'_>, noise: &Tensor, observer: &
     let mut trail = Trail::sampling(model).analytic_first(plan.afs);
     let noise = trail.start(noise.clone());
     let x = integrate(&mut trail, plan, &noise, observer)?;
-    Ok(Outcome { samples: x.tensor().clone(), nfe: trail.calls() })
+    Ok(Outcome { samples: x.tensor().clone(), nfe: trail.calls(), rounds: trail.rounds() })
 }
 
 /// The loop itself, on any trail, recording or not, from unit noise that is part of it.
@@ -128,20 +131,48 @@ pub fn integrate(
 
 /// Network calls a plan makes for a kind of prediction, found by making them on a model that costs nothing.
 pub fn count_calls(plan: &Plan<'_>, prediction: Prediction) -> Result<usize> {
-    struct Free(Prediction);
-    impl Denoiser for Free {
-        fn predict(&self, x: &Tensor, _: &crate::denoiser::Levels) -> Result<Tensor> {
-            Ok(x.map(|v| 0.5 * v))
-        }
-        fn prediction(&self) -> Prediction {
-            self.0
-        }
-        fn sigma_range(&self) -> (f64, f64) {
-            (0.0, f64::INFINITY)
-        }
+    Ok(probe(plan, prediction)?.calls)
+}
+
+/// What a plan asks of a network.
+pub struct Probed {
+    /// Network calls.
+    pub calls: usize,
+    /// Calls, with those that could be made side by side counted once.
+    pub rounds: usize,
+    /// The level told at each evaluation; none at an analytical one, and where samples have levels of their own.
+    pub levels: Vec<Option<f64>>,
+}
+
+/// Runs a plan on a model that costs nothing, and notes what it is asked.
+pub fn probe(plan: &Plan<'_>, prediction: Prediction) -> Result<Probed> {
+    let free = Free { prediction, asked: Mutex::default() };
+    let outcome = sample(&free, plan, &Tensor::zeros([1, 1, 1, 1]), &mut |_| ControlFlow::Continue(()))?;
+    let asked = free.asked.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let levels = plan.afs.then_some(None).into_iter().chain(asked).collect();
+    Ok(Probed { calls: outcome.nfe, rounds: outcome.rounds, levels })
+}
+
+/// The model that costs nothing.
+struct Free {
+    prediction: Prediction,
+    asked: Mutex<Vec<Option<f64>>>,
+}
+
+impl Denoiser for Free {
+    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
+        let level = if let Levels::One(level) = levels { Some(*level) } else { None };
+        self.asked.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(level);
+        Ok(x.map(|v| 0.5 * v))
     }
-    let outcome = sample(&Free(prediction), plan, &Tensor::zeros([1, 1, 1, 1]), &mut |_| ControlFlow::Continue(()))?;
-    Ok(outcome.nfe)
+
+    fn prediction(&self) -> Prediction {
+        self.prediction
+    }
+
+    fn sigma_range(&self) -> (f64, f64) {
+        (0.0, f64::INFINITY)
+    }
 }
 
 fn check_ends(prediction: Prediction, plan: &Plan<'_>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is put together.
 
 use crate::comm::{Comm, Solo};
-use crate::dyweight::{LearnedWeights, ScaleMode};
+use crate::methods::dyweight::{LearnedWeights, ScaleMode};
 use crate::session::{Files, Session, Watcher};
 use crate::snapshot::Snapshot;
 use crate::spec::{TrainPlan, TrainSpec};
@@ -242,14 +242,25 @@ impl Prepared {
         })
     }
 
-    /// Validation loss of iPNDM with the same window at the same budget.
+    /// Validation loss of iPNDM with the same window at the same budget, on the rule of the nominal grid.
     fn baseline(&self, run: &Training) -> Result<Option<f64>> {
         if run.guard.is_none() {
             return Ok(None);
         }
-        let rows = Initial::Ab.rows(self.plan.student.frame.grid.steps(), self.plan.window.min(4));
+        let plan = &self.plan;
+        let frame = &plan.student.frame;
+        let Some(frame) = frame.of_single_calls(self.calls_of_an_evaluation()?)? else { return Ok(None) };
+        let comparable = frame.grid.steps() == plan.student.frame.grid.steps();
+        if !comparable && plan.supervision != Supervision::Endpoint {
+            return Ok(None);
+        }
+        let rows = Initial::Ab.rows(frame.grid.steps(), plan.window.min(4));
         let (ipndm, numbers) = LearnedWeights::new(&rows, &Vec::new(), ScaleMode::None, false);
-        run.validation_loss(&ipndm, &numbers).map(Some)
+        run.validation_loss_on(&frame, &ipndm, &numbers).map(Some)
+    }
+
+    fn calls_of_an_evaluation(&self) -> Result<usize> {
+        self.course.spec.calls(&*self.course.model)
     }
 
     /// The file of the solver that `numbers` stand for, with how they were found.
@@ -260,9 +271,9 @@ impl Prepared {
         file.model = self.course.identity.clone();
         let recipe = run.recipe();
         let mut facts = json!({
-            "teacher": spec.teacher.as_deref().unwrap_or("ipndm"),
+            "teacher": self.plan.resolved.teacher.as_deref().unwrap_or("ipndm"),
             "loss": spec.loss.as_deref().unwrap_or("l2"),
-            "init": spec.init.as_deref().unwrap_or("ab"),
+            "init": spec.init.as_deref().unwrap_or(if spec.method_name() == "dyweight" { "ab" } else { "own" }),
             "iterations": run.iteration, "pairs_per_iteration": recipe.pairs,
             "lr": self.plan.resolved.lr, "seed": spec.seed.unwrap_or(0),
         });

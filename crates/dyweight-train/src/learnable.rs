@@ -4,20 +4,9 @@
 //! solver made of them, and the solver file keeps what [`Learnable::export`] says.
 
 use dyweight_core::coeff::Coeff;
-use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
-use dyweight_core::schedule::{Grid, Schedule};
-use dyweight_core::solver::Solver;
-use dyweight_core::solver_file::SolverFile;
-
-/// Some of the numbers, under a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// The name, as in traces and recipes.
-    pub name: &'static str,
-    /// How many numbers.
-    pub len: usize,
-}
+use dyweight_core::learned::{Block, Built, Frame};
+use dyweight_core::solver_file::{Body, SolverFile};
 
 /// Numbers under a name and in a shape, to be looked at.
 pub struct Shown {
@@ -27,31 +16,6 @@ pub struct Shown {
     pub shape: Vec<usize>,
     /// The numbers.
     pub values: Vec<f64>,
-}
-
-/// What of a run stays the same while its numbers are learned.
-#[derive(Clone, Debug)]
-pub struct Frame {
-    /// The nominal grid.
-    pub grid: Grid,
-    /// The rule it follows.
-    pub schedule: Schedule,
-    /// Its smallest and largest level.
-    pub range: (f64, f64),
-    /// Analytical first step.
-    pub afs: bool,
-    /// What the model predicts.
-    pub prediction: Prediction,
-    /// Network calls of one sample.
-    pub nfe: usize,
-}
-
-/// A solver with the times it runs on.
-pub struct Built {
-    /// The method.
-    pub solver: Box<dyn Solver>,
-    /// The grid; recorded where it is learned.
-    pub times: Vec<Coeff>,
 }
 
 /// A family of solvers, told apart by a list of numbers.
@@ -82,7 +46,7 @@ pub trait Learnable: Send + Sync {
 impl dyn Learnable {
     /// How many numbers there are.
     pub fn len(&self) -> usize {
-        self.blocks().iter().map(|b| b.len).sum()
+        self.blocks().iter().map(Block::len).sum()
     }
 
     /// True if there is nothing to learn.
@@ -100,10 +64,33 @@ pub(crate) fn coeffs(numbers: &[f64], record: bool) -> Vec<Coeff> {
 fn in_blocks(blocks: &[Block], numbers: &[f64]) -> Vec<Shown> {
     let mut rest = numbers;
     let mut shown = Vec::new();
-    for Block { name, len } in blocks {
-        let (values, others) = rest.split_at(*len);
-        shown.push(Shown { name, shape: vec![*len], values: values.to_vec() });
+    for block in blocks {
+        let (values, others) = rest.split_at(block.len());
+        shown.push(Shown { name: block.name, shape: block.shape.clone(), values: values.to_vec() });
         rest = others;
     }
     shown
+}
+
+/// A method whose numbers are learned as its solver file keeps them.
+pub struct ByBody(pub Body);
+
+impl Learnable for ByBody {
+    fn method(&self) -> &'static str {
+        self.0.method()
+    }
+
+    fn blocks(&self) -> Vec<Block> {
+        self.0.learned().blocks()
+    }
+
+    fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built> {
+        self.0.learned().build(numbers, frame)
+    }
+
+    fn export(&self, numbers: &[f64], frame: &Frame) -> Result<SolverFile> {
+        let mut body = self.0.clone();
+        body.learned_mut().replace(numbers);
+        SolverFile::new(body, frame)
+    }
 }

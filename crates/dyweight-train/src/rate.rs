@@ -1,12 +1,30 @@
-//! The learning rate over a run: linear warm-up, then a cosine.
+//! The learning rate over a run.
 //!
 //! ```text
-//! w = ⌊0.1·T⌋;   i < w: 0.1 + 0.9·i/w;   i ≥ w: 0.01 + 0.99·½(1 + cos π(i−w)/(T−w))     times the base rate
+//! warm-up   w = ⌊0.1·T⌋;   i < w: 0.1 + 0.9·i/w;   i ≥ w: 0.01 + 0.99·½(1 + cos π(i−w)/(T−w))     times the base rate
+//! cosine    0.01 + (base − 0.01)·½(1 + cos πi/(T+1))
+//! constant  base
 //! ```
 
 use serde::{Deserialize, Serialize};
 
-/// A rate rule.
+/// Which rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RateRule {
+    /// Linear warm-up, then a cosine to a hundredth.
+    #[default]
+    WarmUp,
+    /// A cosine to 0.01, whatever the base rate; EPD's.
+    Cosine,
+    /// Always the same.
+    Constant,
+}
+
+/// Where [`RateRule::Cosine`] ends.
+const FLOOR: f64 = 0.01;
+
+/// A rate rule with its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// The highest rate.
@@ -25,6 +43,18 @@ impl Rate {
     /// The released recipe on a base rate.
     pub fn new(base: f64, iterations: usize) -> Self {
         Self { base, iterations, warm_up: 0.1, start: 0.1, end: 0.01 }
+    }
+
+    /// A rule on a base rate.
+    pub fn of(rule: RateRule, base: f64, iterations: usize, warm_up: f64) -> Self {
+        match rule {
+            RateRule::WarmUp => Self { warm_up, ..Self::new(base, iterations) },
+            // The last iteration is one short of the floor, as the released code has it.
+            RateRule::Cosine => {
+                Self { base, iterations: iterations + 1, warm_up: 0.0, start: 1.0, end: (FLOOR / base).min(1.0) }
+            }
+            RateRule::Constant => Self { base, iterations, warm_up: 0.0, start: 1.0, end: 1.0 },
+        }
     }
 
     /// The rate of iteration `i`.

@@ -1,6 +1,6 @@
 //! The numbers of a run: how much of what, in which order.
 
-use crate::learnable::{Block, Learnable};
+use crate::learnable::Learnable;
 use crate::optimiser::Optimiser;
 use crate::rate::Rate;
 
@@ -70,11 +70,11 @@ impl Group {
     pub(crate) fn places(&self, learnable: &dyn Learnable) -> Vec<usize> {
         let mut first = 0;
         let mut places = Vec::new();
-        for Block { name, len } in learnable.blocks() {
-            if self.blocks.contains(&name) {
-                places.extend(first..first + len);
+        for block in learnable.blocks() {
+            if self.blocks.contains(&block.name) {
+                places.extend(first..first + block.len());
             }
-            first += len;
+            first += block.len();
         }
         places
     }

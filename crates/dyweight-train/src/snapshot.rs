@@ -1,11 +1,11 @@
 //! A run's state on disk: everything [`Training`] needs to go on as if it had never stopped.
 
 use super::guard::Guard;
-use super::learnable::Block;
 use super::optimiser::Moments;
 use super::training::Training;
 use crate::comm::{Parcel, Reader};
 use dyweight_core::error::{Error, Result};
+use dyweight_core::learned::Block;
 use dyweight_files::Malformed;
 use dyweight_files::{Fingerprint, SharedBytes, StoredTensor, TensorFile, read_file};
 use serde_json::Value;
@@ -115,7 +115,7 @@ impl Snapshot {
             let sound = (0.0..1e15).contains(&value) && value.fract() == 0.0;
             if sound { Ok(value as usize) } else { Err(inconsistent("a count is not a count")) }
         };
-        let parameters = blocks.iter().map(|b| b.len).sum();
+        let parameters = blocks.iter().map(Block::len).sum();
         let guard = match file.tensors.contains_key("guard") {
             true => {
                 let g = list("guard", 6)?;
@@ -134,7 +134,8 @@ impl Snapshot {
         let (first, second) = (list("first", parameters)?, list("second", parameters)?);
         let mut at = 0;
         let mut moments = Vec::new();
-        for (Block { len, .. }, updates) in blocks.iter().zip(list("updates", blocks.len())?) {
+        for (block, updates) in blocks.iter().zip(list("updates", blocks.len())?) {
+            let len = block.len();
             let (first, second) = (first[at..at + len].to_vec(), second[at..at + len].to_vec());
             moments.push(Moments { first, second, updates: count(updates)? as u64 });
             at += len;

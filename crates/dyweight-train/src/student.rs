@@ -2,9 +2,10 @@
 
 use super::objective::Loss;
 use crate::comm::{Parcel, Reader};
-use crate::learnable::{Frame, Learnable, coeffs};
+use crate::learnable::{Learnable, coeffs};
 use dyweight_core::denoiser::Differentiable;
 use dyweight_core::error::Result;
+use dyweight_core::learned::Frame;
 use dyweight_core::sample::{Plan, integrate};
 use dyweight_core::tensor::Tensor;
 use dyweight_core::trail::{Cotangent, Memory, Sample, Trail};

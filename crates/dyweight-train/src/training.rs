@@ -1,7 +1,7 @@
 //! The training loop, as a state that is advanced one iteration at a time.
 
 use super::guard::{Guard, Judgement};
-use super::learnable::{Block, Learnable};
+use super::learnable::Learnable;
 use super::optimiser::{Moments, clip};
 use super::recipe::Recipe;
 use super::student::{Gradient, Student};
@@ -9,6 +9,7 @@ use super::targets::{Targets, in_parts};
 use crate::comm::Comm;
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
+use dyweight_core::learned::Frame;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -139,10 +140,16 @@ impl Training {
 
     /// Mean validation loss of any solver on the student's frame.
     pub fn validation_loss(&self, learnable: &dyn Learnable, numbers: &[f64]) -> Result<f64> {
+        self.validation_loss_on(&self.student.frame, learnable, numbers)
+    }
+
+    /// Mean validation loss of any solver on any frame.
+    pub fn validation_loss_on(&self, frame: &Frame, learnable: &dyn Learnable, numbers: &[f64]) -> Result<f64> {
+        let student = Student { frame: frame.clone(), ..self.student.clone() };
         let part = |range: Range<usize>| {
             let noise = self.validation.pairs().latents(range.clone())?;
             let model = self.model.denoiser(&self.validation.pairs().condition(range.clone()))?;
-            self.student.losses(&*model, (learnable, numbers), &noise, &self.validation.of(range)?)
+            student.losses(&*model, (learnable, numbers), &noise, &self.validation.of(range)?)
         };
         let all = 0..self.recipe.validation_pairs;
         // Targets first: they are computed in chunks of their own and must not be raced for.
@@ -199,9 +206,10 @@ impl Training {
             let mut clipped: Vec<f64> = places.iter().map(|p| gradient[*p]).collect();
             largest = largest.max(clip(&mut clipped, group.clip));
             let (mut first, mut rest) = (0, &clipped[..]);
-            for (Block { name, len }, moments) in blocks.iter().zip(&mut self.moments) {
-                if group.blocks.contains(name) {
-                    let (own, others) = rest.split_at(*len);
+            for (block, moments) in blocks.iter().zip(&mut self.moments) {
+                let len = block.len();
+                if group.blocks.contains(&block.name) {
+                    let (own, others) = rest.split_at(len);
                     moments.update(group.optimiser, &mut self.numbers[first..first + len], own, rate, group.decay);
                     rest = others;
                 }
@@ -278,7 +286,7 @@ impl Training {
 }
 
 fn fresh(learnable: &dyn Learnable) -> Vec<Moments> {
-    learnable.blocks().iter().map(|b| Moments::new(b.len)).collect()
+    learnable.blocks().iter().map(|b| Moments::new(b.len())).collect()
 }
 
 /// An error if a value is not finite.

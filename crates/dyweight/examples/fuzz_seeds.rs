@@ -9,6 +9,7 @@ use build::{Member, Pickle, archive, coefficients, float_bytes, network, npy, np
 use dyweight::files::image::Image;
 use dyweight::files::{Fingerprint, Presets, StoredTensor, TensorFile};
 use dyweight::models::edm::{Blueprint, Config};
+use dyweight::solver_file::Body;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -244,11 +245,13 @@ fn solvers() -> Vec<Vec<u8>> {
         if file.steps > 5 {
             continue;
         }
-        for (i, row) in file.weights.iter_mut().enumerate() {
-            let count = row.len();
-            row.iter_mut().for_each(|w| *w = (1.0 + i as f64 / 16.0) / count as f64);
+        if let Body::DyWeight(learned) = &mut file.body {
+            for (i, row) in learned.weights.iter_mut().enumerate() {
+                let count = row.len();
+                row.iter_mut().for_each(|w| *w = (1.0 + i as f64 / 16.0) / count as f64);
+            }
+            learned.time_scale.iter_mut().for_each(|s| *s = 0.9375);
         }
-        file.time_scale.iter_mut().for_each(|s| *s = 0.9375);
         file.realised_times.clear();
         file.network_levels.clear();
         files.push(file.to_bytes());

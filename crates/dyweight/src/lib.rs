@@ -35,8 +35,8 @@
 #![forbid(unsafe_code)]
 
 pub use dyweight_core::{
-    Error, Result, Tensor, coeff, denoiser, error, features, mixture, noise, sample, schedule, solver, solver_file,
-    spec, tensor, trail,
+    Error, Result, Tensor, coeff, denoiser, error, features, learned, mixture, noise, sample, schedule, solver,
+    solver_file, spec, tensor, trail,
 };
 pub use dyweight_files as files;
 pub use dyweight_models as models;

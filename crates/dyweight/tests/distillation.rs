@@ -9,7 +9,6 @@ use dyweight::files::TensorFile;
 use dyweight::mixture::Mixture;
 use dyweight::noise::{Rng, Stream};
 use dyweight::sample::{Plan, sample};
-use dyweight::solver::DyWeight;
 use dyweight::solver::{Heun, Solver};
 use dyweight::spec::budget::Setting;
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
@@ -89,7 +88,7 @@ impl Truth {
 
 fn learned_error(model: &Mixture, truth: &Truth, spec: &TrainSpec, nfe: usize) -> f64 {
     let file = train(Arc::new(model.clone()), Budget::Nfe(nfe), spec).unwrap();
-    let solver = DyWeight::fixed(&file.weights, &file.time_scale).unwrap().time_shift(file.time_shift);
+    let solver = file.body.weights().unwrap().solver().unwrap();
     truth.error(model, &Plan::new(&solver, &file.grid().unwrap()).afs(file.afs))
 }
 
@@ -162,8 +161,9 @@ fn the_full_method_beats_its_ablations() {
         let truth = Truth::of(&model, 2000);
         for nfe in [3, 5] {
             let full = learned_error(&model, &truth, &TrainSpec::default(), nfe);
-            let no_shift = TrainSpec { no_time_shift: Some(true), ..TrainSpec::default() };
-            let no_scale = TrainSpec { no_time_scale: Some(true), ..TrainSpec::default() };
+            let (mut no_shift, mut no_scale) = (TrainSpec::default(), TrainSpec::default());
+            no_shift.dyweight.no_time_shift = Some(true);
+            no_scale.dyweight.no_time_scale = Some(true);
             let no_shift = learned_error(&model, &truth, &no_shift, nfe);
             let no_scale = learned_error(&model, &truth, &no_scale, nfe);
             println!("{name} {nfe} calls: full {full:.3e}, no shift {no_shift:.3e}, no scale {no_scale:.3e}");

@@ -82,7 +82,7 @@ fn learned(file: &TensorFile, id: u64) -> Result<Box<dyn Solver>> {
     }
     let path = std::env::temp_dir().join(format!("dyweight-golden-{}-{id}.safetensors", std::process::id()));
     weights.write(&path)?;
-    let solver = Learned::open(path.to_str().unwrap()).and_then(|l| l.solver());
+    let solver = Learned::open(path.to_str().unwrap()).and_then(|l| l.body.weights().unwrap().solver());
     std::fs::remove_file(&path).unwrap();
     Ok(Box::new(solver?))
 }

@@ -1,13 +1,14 @@
 //! What must hold whatever the numbers: grids, splits of work, files, windows, memory policies.
 
 use dyweight::denoiser::{Denoiser, Levels, Model, Prediction};
+use dyweight::learned::Frame;
 use dyweight::mixture::Mixture;
 use dyweight::noise::{Rng, Stream};
 use dyweight::sample::{Plan, sample};
 use dyweight::schedule::{BetaTable, Grid, Schedule, Shift};
-use dyweight::solver::{DyWeight, Initial, Rows, Solver};
+use dyweight::solver::{DyWeight, Initial, Rows, Solver, Weights};
 use dyweight::solver_file::SolverFile;
-use dyweight::solver_file::{ModelIdentity, Parts};
+use dyweight::solver_file::{Body, ModelIdentity};
 use dyweight::spec::{Budget, METHODS, SolverSpec};
 use dyweight::trail::Memory;
 use dyweight::train::TrainSpec;
@@ -176,17 +177,14 @@ fn solver_files_come_back_to_the_last_bit() {
             _ => (0..steps).map(|_| between(&mut z, 0.5, 1.5)).collect(),
         };
         let low = between(&mut z, 1e-4, 0.1);
-        let mut file = SolverFile::new(Parts {
-            weights: random_rows(&mut z, steps, window),
-            time_scale,
-            afs,
-            time_shift: z.uniform() < 0.8,
-            prediction: Prediction::Denoised,
-            schedule: Schedule::Karras { rho: between(&mut z, 1.0, 10.0) },
-            range: (low, low + between(&mut z, 1.0, 100.0)),
-            nfe: steps - usize::from(afs),
-        })
-        .unwrap();
+        let weights =
+            Weights { time_shift: z.uniform() < 0.8, ..Weights::new(random_rows(&mut z, steps, window), time_scale) };
+        let schedule = Schedule::Karras { rho: between(&mut z, 1.0, 10.0) };
+        let range = (low, low + between(&mut z, 1.0, 100.0));
+        let grid = schedule.grid(steps, range).unwrap();
+        let nfe = steps - usize::from(afs);
+        let frame = Frame { grid, schedule, range, afs, prediction: Prediction::Denoised, bounded: false, nfe };
+        let mut file = SolverFile::new(Body::DyWeight(weights), &frame).unwrap();
         file.guidance = (z.uniform() < 0.5).then(|| z.normal());
         file.model = ModelIdentity { name: format!("model \"{round}\" ∑\n"), sha256: Some("ab".repeat(32)) };
         file.training.insert("loss".into(), serde_json::json!(z.normal() * 1e-9));

@@ -58,7 +58,8 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
 fn write_solver(args: &ConvertArgs, file: &SolverFile) -> Result<()> {
     file.warnings().iter().for_each(|w| ui::warn(w));
     atomic::write(&args.output, &file.to_bytes())?;
-    ui::say(&format!("{}: {} steps, {} calls, window {}", shown(&args.output), file.steps, file.nfe, file.order));
+    let (method, said) = (file.body.method(), file.body.learned().summary());
+    ui::say(&format!("{}: {method}, {} steps, {} calls, {said}", shown(&args.output), file.steps, file.nfe));
     Ok(())
 }
 

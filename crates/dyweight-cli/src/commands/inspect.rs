@@ -3,7 +3,6 @@
 use crate::files::text;
 use crate::ui;
 use clap::Args;
-use dyweight::error::number;
 use dyweight::files::Malformed;
 use dyweight::files::{
     Format, NetworkFile, OfficialCoefficients, Presets, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data,
@@ -229,71 +228,5 @@ fn tensor_table(facts: &Value) {
 fn solver(args: &InspectArgs, mut facts: Value, file: SolverFile) -> Result<()> {
     facts["solver"] = json!(file);
     facts["warnings"] = json!(file.warnings());
-    show(args, facts, |_| solver_table(&file))
-}
-
-fn solver_table(file: &SolverFile) {
-    let schedule = json!(file.schedule);
-    ui::print(&format!(
-        "{} for '{}': {} calls, {} steps, window {}, {} first step",
-        file.method,
-        file.model.name,
-        file.nfe,
-        file.steps,
-        file.order,
-        if file.afs { "analytical" } else { "network" }
-    ));
-    ui::print(&format!("schedule {schedule}, sigma {} to {}", number(file.sigma_max), number(file.sigma_min)));
-    let mut rows = vec![["step", "time", "level told", "sum", "weights, newest last"].map(String::from).to_vec()];
-    for (i, row) in file.weights.iter().enumerate() {
-        let level = file.network_levels[i].map_or("-".into(), |l| format!("{l:.5}"));
-        let weights: Vec<String> = row.iter().map(|w| format!("{w:>8.4}")).collect();
-        let sum: f64 = row.iter().sum();
-        rows.push(vec![
-            i.to_string(),
-            format!("{:.5}", file.realised_times[i]),
-            level,
-            format!("{sum:.4}"),
-            weights.join(" "),
-        ]);
-    }
-    let last = file.realised_times.last().copied().unwrap_or(0.0);
-    rows.push(vec!["end".into(), format!("{last:.5}")]);
-    ui::table(&rows);
-    drawing(file).iter().for_each(|line| ui::print(line));
-    for (key, value) in &file.training {
-        ui::print(&format!("  {key}: {value}"));
-    }
-    file.warnings().iter().for_each(|w| ui::warn(w));
-}
-
-/// Cells of the longest bar.
-const BAR: usize = 12;
-/// Cells of the line of times.
-const LINE: usize = 60;
-
-/// The weights of each step as bars, light where they are negative, and the times along a line, logarithmic unless it ends at 0.
-fn drawing(file: &SolverFile) -> Vec<String> {
-    let largest = file.weights.iter().flatten().fold(1e-9, |most: f64, w| most.max(w.abs()));
-    let bar = |w: &f64| {
-        let cells = (w.abs() / largest * BAR as f64).round() as usize;
-        format!("{:<BAR$}", (if *w < 0.0 { "░" } else { "█" }).repeat(cells))
-    };
-    let row = |(i, row): (usize, &Vec<f64>)| {
-        format!("{i:>4}  {}", row.iter().map(bar).collect::<Vec<_>>().join(" ")).trim_end().to_string()
-    };
-    let mut lines: Vec<String> = file.weights.iter().enumerate().map(row).collect();
-    let times = &file.realised_times;
-    if let (Some(first), Some(last)) = (times.first(), times.last()) {
-        let place = |t: f64| if *last > 0.0 { t.max(*last).ln() } else { t };
-        let span = (place(*first) - place(*last)).max(1e-9);
-        let mut line = vec!['─'; LINE + 1];
-        for t in times {
-            let share = ((place(*first) - place(*t)) / span).clamp(0.0, 1.0);
-            line[(share * LINE as f64).round() as usize] = '●';
-        }
-        let line: String = line.into_iter().collect();
-        lines.push(format!("time  {line}  {} to {}", number(*first), number(*last)));
-    }
-    lines
+    show(args, facts, |_| super::solver_table::print(&file))
 }

@@ -26,6 +26,7 @@ pub struct ListArgs {
 enum Listing {
     Models,
     Solvers,
+    Methods,
     Schedules,
     Presets,
 }
@@ -44,6 +45,7 @@ pub fn run(args: &ListArgs) -> Result<()> {
     let mut rows = match args.what {
         Listing::Models => models(),
         Listing::Solvers => solvers(),
+        Listing::Methods => methods(),
         Listing::Schedules => pairs(&["schedule", "what it is"], SCHEDULES),
         Listing::Presets => presets()?,
     };
@@ -72,6 +74,7 @@ pub fn run(args: &ListArgs) -> Result<()> {
         Listing::Models => {
             ui::say("\nor a file: an EDM network (.pkl, or .safetensors with --model-config), or a mixture")
         }
+        Listing::Methods => ui::say("\nuse with: dyweight train --method NAME …"),
         Listing::Solvers => {
             ui::say("\nnames of diffusers, k-diffusion and ComfyUI are understood where they mean the same")
         }
@@ -111,6 +114,12 @@ fn solvers() -> Vec<Vec<String>> {
         vec![m.name.into(), m.alias.unwrap_or("-").into(), orders, options, m.summary.into()]
     });
     std::iter::once(heading).chain(body).collect()
+}
+
+fn methods() -> Vec<Vec<String>> {
+    let heading = ["method", "options of its own", "what is learned"].map(String::from).to_vec();
+    let row = |(name, what, options): (&str, &str, &[&str])| vec![name.into(), options.join(","), what.into()];
+    std::iter::once(heading).chain(dyweight::train::methods::list().into_iter().map(row)).collect()
 }
 
 fn presets() -> Result<Vec<Vec<String>>> {

@@ -10,5 +10,6 @@ pub mod probe;
 pub mod quickstart;
 pub mod sample;
 pub mod shell;
+mod solver_table;
 pub mod study;
 pub mod train;

@@ -12,6 +12,7 @@
 //! # Ok::<(), dyweight_core::Error>(())
 //! ```
 
+mod base;
 mod deis;
 mod dpm2;
 mod dpmpp;
@@ -20,9 +21,12 @@ mod exponential;
 mod heun;
 mod ipndm;
 mod ipndm_v;
+mod ld3;
 mod table;
 mod unipc;
+mod weights;
 
+pub use base::Base;
 pub use deis::{Deis, DeisMode};
 pub use dpm2::Dpm2;
 pub use dpmpp::DpmPp;
@@ -31,7 +35,9 @@ pub use exponential::{Form, LowerOrderFinal, Predict};
 pub use heun::Heun;
 pub use ipndm::{Ipndm, adams_bashforth};
 pub use ipndm_v::IpndmV;
+pub use ld3::{Ld3, TimeMode};
 pub use unipc::{UniPc, Variant};
+pub use weights::Weights;
 
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;

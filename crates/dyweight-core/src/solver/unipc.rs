@@ -46,6 +46,7 @@ pub struct UniPc {
     form: Form,
     variant: Variant,
     corrector: bool,
+    frozen_nodes: bool,
 }
 
 impl UniPc {
@@ -55,7 +56,7 @@ impl UniPc {
     /// Variant bh2 of an order, in a form.
     pub fn new(order: usize, form: Form) -> Result<Self> {
         let order = check_order("unipc", order, Self::HIGHEST)?;
-        Ok(Self { order, form, variant: Variant::Bh2, corrector: true })
+        Ok(Self { order, form, variant: Variant::Bh2, corrector: true, frozen_nodes: false })
     }
 
     /// Chooses B.
@@ -67,6 +68,12 @@ impl UniPc {
     /// Leaves the corrector out.
     pub fn without_corrector(mut self) -> Self {
         self.corrector = false;
+        self
+    }
+
+    /// Takes the nodes r_k as constants where the weights ρ are solved for: a shortcut in the gradient that LD3's released code takes.
+    pub fn frozen_nodes(mut self, on: bool) -> Self {
+        self.frozen_nodes = on;
         self
     }
 
@@ -174,6 +181,8 @@ struct Step<'r> {
     history: &'r [Evaluated],
     /// r_1 … r_{p−1}.
     back: Vec<Coeff>,
+    /// The same as they stand in the system for ρ.
+    nodes: Vec<Coeff>,
     /// Right-hand sides n!·g_n/B.
     sides: Vec<Coeff>,
     h1: Coeff,
@@ -193,7 +202,8 @@ impl<'r> Step<'r> {
             factorial *= (n + 1) as f64;
             g = &g / &hh - 1.0 / factorial;
         }
-        Self { interval, history, back, sides, h1, b }
+        let nodes = back.iter().map(|r| if solver.frozen_nodes { r.detached() } else { r.clone() }).collect();
+        Self { interval, history, back, nodes, sides, h1, b }
     }
 
     /// The order, points that dropped out included.
@@ -204,7 +214,7 @@ impl<'r> Step<'r> {
     fn predictor(&self) -> Vec<Coeff> {
         match self.order() {
             2 if !self.back.is_empty() => vec![Coeff::from(0.5)],
-            _ => solve_vandermonde(&self.back, &self.sides[..self.back.len()]),
+            _ => solve_vandermonde(&self.nodes, &self.sides[..self.back.len()]),
         }
     }
 
@@ -212,7 +222,7 @@ impl<'r> Step<'r> {
         if self.order() == 1 {
             return vec![Coeff::from(0.5)];
         }
-        let mut nodes = self.back.clone();
+        let mut nodes = self.nodes.clone();
         nodes.push(Coeff::from(1.0));
         solve_vandermonde(&nodes, &self.sides)
     }

@@ -139,13 +139,28 @@ pub struct Trail<'m> {
     analytic_first: bool,
     evaluations: usize,
     calls: usize,
+    rounds: usize,
+    /// The next evaluation needs nothing of the last one.
+    beside: bool,
     fault: Option<Fault>,
+    /// Times of the grid, and what the network is told there instead.
+    told: Vec<(Coeff, Coeff)>,
 }
 
 impl<'m> Trail<'m> {
     /// A trail that computes and forgets.
     pub fn sampling(model: &'m dyn Denoiser) -> Self {
-        Self { model, recording: None, analytic_first: false, evaluations: 0, calls: 0, fault: None }
+        Self {
+            model,
+            recording: None,
+            analytic_first: false,
+            evaluations: 0,
+            calls: 0,
+            rounds: 0,
+            beside: false,
+            fault: None,
+            told: Vec::new(),
+        }
     }
 
     /// A trail that can be swept backwards.
@@ -162,6 +177,34 @@ impl<'m> Trail<'m> {
     /// Network calls made so far.
     pub fn calls(&self) -> usize {
         self.calls
+    }
+
+    /// Network calls made so far, with those that could be made side by side counted once.
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// Says that the next evaluation could be made at the same time as the last one: it needs nothing of it.
+    pub fn beside(&mut self) {
+        self.beside = true;
+    }
+
+    /// Evaluations so far, an analytical one included.
+    pub fn evaluations(&self) -> usize {
+        self.evaluations
+    }
+
+    /// From here on, who asks at one of `times` asks at the entry of `told` instead: its level, and the time by which slopes are formed.
+    pub fn tell(&mut self, times: &[Coeff], told: &[Coeff]) {
+        self.told = times.iter().cloned().zip(told.iter().cloned()).collect();
+    }
+
+    /// The query, with other times where the grid's are not to be told.
+    fn retold(&self, query: &Query) -> Query {
+        match self.told.iter().find(|(time, _)| time.value() == query.time.value()) {
+            Some((_, told)) => Query::at(told),
+            None => query.clone(),
+        }
     }
 
     /// The prediction that was not made of numbers, after [`Trail::evaluate`] failed for it.
@@ -192,6 +235,7 @@ impl<'m> Trail<'m> {
     pub fn evaluate(&mut self, x: &Sample, level: &Coeff) -> Result<Sample> {
         self.evaluations += 1;
         self.calls += self.model.calls();
+        self.rounds += if std::mem::take(&mut self.beside) { 0 } else { self.model.calls() };
         let levels = Levels::from(level);
         let tracked = x.note.is_some() || level.is_recorded();
         match &mut self.recording {
@@ -264,6 +308,10 @@ impl<'m> Trail<'m> {
 
     /// dx/dσ at a state: one evaluation, or the analytical first step.
     pub fn slope(&mut self, x: &Sample, query: &Query) -> Result<Sample> {
+        self.slope_as_told(x, &self.retold(query))
+    }
+
+    fn slope_as_told(&mut self, x: &Sample, query: &Query) -> Result<Sample> {
         if self.takes_analytic_step() {
             let factor = self.prediction().analytic_slope(&query.time);
             return self.combine(&[(factor, x)]);
@@ -280,11 +328,12 @@ impl<'m> Trail<'m> {
 
     /// The data prediction x₀ at a state: one evaluation, or the analytical first step.
     pub fn denoised(&mut self, x: &Sample, query: &Query) -> Result<Sample> {
+        let query = &self.retold(query);
         if !self.analytic_pending() && self.prediction() == Prediction::Denoised {
             return self.evaluate(x, &query.level);
         }
         // x₀ = x − σ·dx/dσ in both processes.
-        let slope = self.slope(x, query)?;
+        let slope = self.slope_as_told(x, query)?;
         self.combine(&[(Coeff::from(1.0), x), (-&query.time, &slope)])
     }
 

@@ -11,12 +11,13 @@ use super::record::Score;
 use crate::FeatureReference;
 use crate::metrics::teacher::{psnr, rmse, squared_errors};
 use crate::metrics::{Features, quantise};
+use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
+use dyweight_core::learned::Built;
 use dyweight_core::sample::{Plan, sample};
-use dyweight_core::schedule::Grid;
-use dyweight_core::solver::{DyWeight, Solver, realised_times};
+use dyweight_core::solver::Solver;
 use dyweight_core::solver_file::SolverFile;
 use dyweight_core::spec::budget::Setting;
 use dyweight_core::spec::{Budget, ScheduleSpec};
@@ -30,11 +31,11 @@ use std::time::{Duration, Instant};
 /// A solver ready to run.
 pub(super) struct Ready {
     solver: Box<dyn Solver>,
-    grid: Grid,
+    times: Vec<Coeff>,
     afs: bool,
     nfe: usize,
     /// The time the solver takes itself to be at, step by step; none where it is what the network is told.
-    times: Option<Vec<f64>>,
+    believed: Option<Vec<f64>>,
 }
 
 impl Ready {
@@ -60,12 +61,12 @@ impl Ready {
             Setting { solver: &*solver, schedule: &rule, range, afs, denoise_to_zero: false, prediction, calls };
         let grid = setting.grid(Budget::Nfe(entry.nfe))?;
         let nfe = setting.count(&grid)?;
-        Ok(Self { solver, grid, afs, nfe, times: None })
+        Ok(Self { solver, times: grid.coeffs(), afs, nfe, believed: None })
     }
 
     /// What sampling runs.
     pub fn plan(&self) -> Plan<'_> {
-        Plan::new(&*self.solver, &self.grid).afs(self.afs)
+        Plan { solver: &*self.solver, times: self.times.clone(), afs: self.afs, denoise_to_zero: false }
     }
 
     /// Learned coefficients on the grid they were learned on.
@@ -77,17 +78,14 @@ impl Ready {
                 hint: "leave the solver or the model out".into(),
             });
         }
-        let solver = DyWeight::fixed(&file.weights, &file.time_scale)?.time_shift(file.time_shift);
-        let grid = file.grid()?;
-        let plan = Plan::new(&solver, &grid).afs(file.afs);
+        let Built { solver, times } = file.build()?;
+        let plan = Plan { solver: &*solver, times: times.clone(), afs: file.afs, denoise_to_zero: false };
         let made = subject.calls()? * dyweight_core::sample::count_calls(&plan, prediction)?;
         if made != nfe {
             return Err(Error::NoSuchBudget { solver: solver.label(), nfe, near: vec![made] });
         }
-        let mut times =
-            if file.time_shift { realised_times(grid.sigmas(), &file.weights) } else { grid.sigmas().to_vec() };
-        times.drain(..usize::from(file.afs));
-        Ok(Self { solver: Box::new(solver), grid, afs: file.afs, nfe, times: Some(times) })
+        let believed = file.body.weights().map(|_| file.realised_times[usize::from(file.afs)..].to_vec());
+        Ok(Self { solver, times, afs: file.afs, nfe, believed })
     }
 }
 
@@ -220,7 +218,7 @@ impl Judge<'_> {
             row: entry.row.clone(),
             solver: ready.solver.label(),
             nfe: ready.nfe,
-            steps: ready.grid.steps(),
+            steps: ready.times.len() - 1,
             failed: None,
             rmse: None,
             psnr: None,
@@ -310,8 +308,8 @@ impl Judge<'_> {
     fn part(&self, ready: &Ready, range: Range<usize>) -> Result<Part> {
         let pairs = self.targets.pairs();
         let bound = self.subject.model.model.denoiser(&pairs.condition(range.clone()))?;
-        let spy = Spy { inner: &*bound, times: ready.times.as_deref(), seen: Mutex::default() };
-        let plan = Plan::new(&*ready.solver, &ready.grid).afs(ready.afs);
+        let spy = Spy { inner: &*bound, times: ready.believed.as_deref(), seen: Mutex::default() };
+        let plan = ready.plan();
         let mut pictures = Pictures::begin(range.start, self.subject.model.model.shape());
         let latents = pairs.latents(range.clone())?;
         let (begun, mut watching) = (Instant::now(), Duration::ZERO);

@@ -104,14 +104,15 @@ impl View<'_> {
             Contestant::Given { file } => Some((c, &**file)),
             _ => None,
         });
-        let files: Vec<_> = lessons.iter().map(|(c, l)| (*c, &*l.file)).chain(given).collect();
+        let files = lessons.iter().map(|(c, l)| (*c, &*l.file)).chain(given);
+        let files: Vec<_> = files.filter_map(|(c, file)| Some((c, file.body.weights()?))).collect();
         if files.is_empty() {
             return Ok(());
         }
         let section = page.section(format!("Coefficients: {row}"));
         section.text("Each row is a step: weights on the slopes of earlier steps, their sum Σw, which moves the time, and the scale s of the time told to the network. With fixed coefficients every Σw and s is 1.");
-        for (column, file) in files {
-            let figure = crate::report::coefficients("", &file.weights, &file.time_scale);
+        for (column, learned) in files {
+            let figure = crate::report::coefficients("", &learned.weights, &learned.time_scale);
             section.chart(Chart::new(format!("{row}, {column}."), &figure)?);
         }
         Ok(())

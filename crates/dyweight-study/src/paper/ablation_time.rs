@@ -20,7 +20,12 @@ pub const STUDY: Study = Study {
 
 fn entries(setup: &StudySetup) -> Vec<Entry> {
     let variant = |name: &str, shift: bool, scale: bool| {
-        setup.row(name, &setup.learned(|t| (t.no_time_shift, t.no_time_scale) = (Some(!shift), Some(!scale))))
+        setup.row(
+            name,
+            &setup.learned(|t| {
+                (t.dyweight.no_time_shift, t.dyweight.no_time_scale) = (Some(!shift), Some(!scale));
+            }),
+        )
     };
     let rows = [
         setup.row(FULL, &setup.learned(|_| ())),

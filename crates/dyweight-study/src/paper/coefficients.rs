@@ -26,13 +26,13 @@ fn finding(view: &View<'_>, _: Measure) -> Finding {
     let (mut weights, mut sums, mut scales) = (Vec::new(), Vec::new(), Vec::new());
     for column in view.columns() {
         let Some(lesson) = view.lesson(FULL, column) else { continue };
-        let file = &lesson.file;
-        let fixed = Initial::Ab.rows(file.steps, file.order);
-        for (row, start) in file.weights.iter().zip(&fixed) {
+        let Some(learned) = lesson.file.body.weights() else { continue };
+        let fixed = Initial::Ab.rows(lesson.file.steps, learned.order);
+        for (row, start) in learned.weights.iter().zip(&fixed) {
             weights.extend(row.iter().zip(start).map(|(w, f)| (w - f).abs()));
             sums.push((row.iter().sum::<f64>() - 1.0).abs());
         }
-        scales.extend(file.time_scale.iter().map(|s| (s - 1.0).abs()));
+        scales.extend(learned.time_scale.iter().map(|s| (s - 1.0).abs()));
     }
     let share = |list: &[f64]| list.iter().filter(|d| **d > VISIBLE).count() as f64 / list.len().max(1) as f64;
     let shares = [share(&weights), share(&sums), share(&scales)];

@@ -30,7 +30,7 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
     let (iterations, nfe) = (setup.iterations(), setup.budgets[setup.budgets.len().min(2) - 1]);
     let mut stages: Vec<usize> = (0..=8).map(|k| iterations * k / 8).collect();
     stages.dedup();
-    let without = setup.learned(|t| t.no_time_shift = Some(true));
+    let without = setup.learned(|t| t.dyweight.no_time_shift = Some(true));
     [row(setup, WITH, &setup.learned(|_| ()), nfe, &stages), row(setup, WITHOUT, &without, nfe, &stages)].concat()
 }
 

@@ -5,27 +5,25 @@ mod release;
 pub use release::{preset, released};
 
 use dyweight_core::error::{Error, Result};
-use dyweight_core::solver::{DyWeight, Rows, Scales};
-use dyweight_core::solver_file::SolverFile;
+use dyweight_core::solver::Weights;
+use dyweight_core::solver_file::{Body, SolverFile};
 use dyweight_files::Malformed;
-use dyweight_files::{Format, Presets, SharedBytes, TensorFile, read_file, sniff};
+use dyweight_files::{Fingerprint, Format, Presets, SharedBytes, TensorFile, read_file, sniff};
+use serde_json::Value;
 use std::path::Path;
 
 /// Coefficients to sample with, and what their source says about how to use them.
 #[derive(Clone, Debug)]
 pub struct Learned {
-    /// Weights.
-    pub rows: Rows,
-    /// Time scales.
-    pub scales: Scales,
-    /// Time shifting.
-    pub time_shift: bool,
+    /// The method with its numbers.
+    pub body: Body,
     /// The whole solver file, where the source is one.
     pub file: Option<SolverFile>,
 }
 
 impl Learned {
-    /// Reads `preset:NAME`, the path of a solver file, or the path of a safetensors file with `weights` and `time_scale`.
+    /// Reads `preset:NAME`, the path of a solver file, or the path of a safetensors file: `weights` and `time_scale` of DyWeight, or the numbers of
+    /// the method that its metadata name.
     pub fn open(source: &str) -> Result<Self> {
         if let Some(name) = source.strip_prefix("preset:") {
             return Ok(Self::of_file(preset(Presets::official()?.find(name)?)?));
@@ -41,50 +39,94 @@ impl Learned {
     pub fn parse(path: &Path, bytes: SharedBytes) -> Result<Self> {
         let named = |problem: Malformed| Error::malformed(path, problem);
         match sniff(&bytes) {
-            Format::Safetensors => Self::of_tensors(path, &TensorFile::parse(bytes).map_err(named)?),
+            Format::Safetensors => {
+                let file = TensorFile::parse(bytes).map_err(named)?;
+                let body = match file.metadata.get("method").map_or("dyweight", String::as_str) {
+                    "dyweight" => Body::DyWeight(square(path, &file)?),
+                    method => of_tensors(path, method, &file)?,
+                };
+                Ok(Self { body, file: None })
+            }
             Format::SolverFile | Format::Json => {
                 Ok(Self::of_file(SolverFile::parse(&bytes).map_err(|p| Error::malformed(path, p))?))
             }
             other => {
-                let expected = "a solver file or a safetensors file with 'weights'";
+                let expected = "a solver file or a safetensors file with a method's numbers";
                 Err(named(Malformed::Format { expected, found: other.describe() }))
             }
         }
     }
 
     fn of_file(file: SolverFile) -> Self {
-        let (rows, scales) = (file.weights.clone(), file.time_scale.clone());
-        Self { rows, scales, time_shift: file.time_shift, file: Some(file) }
-    }
-
-    /// `weights` `[steps, steps]` with the column of a weight being the step of its slope; zeros outside the window.
-    fn of_tensors(path: &Path, file: &TensorFile) -> Result<Self> {
-        let weights = file.tensor("weights").map_err(|p| Error::malformed(path, p))?;
-        let [steps, columns] = *weights.shape() else {
-            return Err(shape(path, "weights", &[0, 0], weights.shape()));
-        };
-        if steps != columns || steps == 0 {
-            return Err(shape(path, "weights", &[steps.max(1), steps.max(1)], weights.shape()));
-        }
-        let values = weights.to_f64();
-        let rows =
-            values.chunks(steps).enumerate().map(|(i, row)| absolute_row(path, i, row)).collect::<Result<_>>()?;
-        let scales = match file.tensors.get("time_scale") {
-            Some(scales) if scales.shape().len() == 1 => scales.to_f64(),
-            Some(scales) => return Err(shape(path, "time_scale", &[steps], scales.shape())),
-            None => Vec::new(),
-        };
-        Ok(Self { rows, scales, time_shift: true, file: None })
+        Self { body: file.body.clone(), file: Some(file) }
     }
 
     /// Number of steps.
     pub fn steps(&self) -> usize {
-        self.rows.len()
+        self.body.learned().steps()
     }
 
-    /// The solver.
-    pub fn solver(&self) -> Result<DyWeight> {
-        Ok(DyWeight::fixed(&self.rows, &self.scales)?.time_shift(self.time_shift))
+    /// Hash of everything that is learned, and of the options that go with it.
+    pub fn fingerprint(&self) -> String {
+        let text = serde_json::to_string(&self.body).unwrap_or_default();
+        Fingerprint::default().add(text.as_bytes()).text()
+    }
+}
+
+/// `weights` `[steps, steps]` with the column of a weight being the step of its slope; zeros outside the window.
+fn square(path: &Path, file: &TensorFile) -> Result<Weights> {
+    let weights = file.tensor("weights").map_err(|p| Error::malformed(path, p))?;
+    let [steps, columns] = *weights.shape() else {
+        return Err(shape(path, "weights", &[0, 0], weights.shape()));
+    };
+    if steps != columns || steps == 0 {
+        return Err(shape(path, "weights", &[steps.max(1), steps.max(1)], weights.shape()));
+    }
+    let values = weights.to_f64();
+    let rows = values.chunks(steps).enumerate().map(|(i, row)| absolute_row(path, i, row)).collect::<Result<_>>()?;
+    let scales = match file.tensors.get("time_scale") {
+        Some(scales) if scales.shape().len() == 1 => scales.to_f64(),
+        Some(scales) => return Err(shape(path, "time_scale", &[steps], scales.shape())),
+        None => Vec::new(),
+    };
+    Ok(Weights::new(rows, scales))
+}
+
+/// The fields of a method's body: tensors as lists of lists, metadata as numbers, switches and words.
+fn of_tensors(path: &Path, method: &str, file: &TensorFile) -> Result<Body> {
+    let inconsistent = |problem: String| Error::malformed(path, Malformed::Inconsistent { problem });
+    let mut fields = serde_json::Map::new();
+    for (key, text) in file.metadata.iter().filter(|(key, _)| !["method", "format"].contains(&key.as_str())) {
+        let word = || Value::from(text.as_str());
+        let value = serde_json::from_str(text).ok().filter(|v: &Value| v.is_number() || v.is_boolean());
+        fields.insert(key.clone(), value.unwrap_or_else(word));
+    }
+    for (name, tensor) in &file.tensors {
+        let values = tensor.to_f64();
+        if let Some(index) = values.iter().position(|v| !v.is_finite()) {
+            return Err(Error::NotFinite { what: format!("tensor '{name}'"), index, value: values[index] });
+        }
+        fields.insert(name.clone(), nested(&values, tensor.shape()));
+    }
+    // What the authors' programs write is used as they use it.
+    if method == "ld3" {
+        let exponential = matches!(file.metadata.get("base").map(String::as_str), Some("dpmpp" | "unipc"));
+        fields.entry("closing_call").or_insert(Value::from(exponential));
+    }
+    Body::of(method, fields).map_err(|e| match e {
+        Error::BadValue { expected, .. } => inconsistent(expected),
+        other => other,
+    })
+}
+
+/// Numbers of a shape as lists of lists.
+fn nested(values: &[f64], shape: &[usize]) -> Value {
+    match shape {
+        [] | [_] => Value::from(values.to_vec()),
+        [_, rest @ ..] => {
+            let len = rest.iter().product::<usize>().max(1);
+            Value::Array(values.chunks(len).map(|row| nested(row, rest)).collect())
+        }
     }
 }
 

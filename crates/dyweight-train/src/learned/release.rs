@@ -2,8 +2,10 @@
 
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
+use dyweight_core::learned::Frame;
 use dyweight_core::schedule::{BetaTable, Schedule, Shift};
-use dyweight_core::solver_file::{ModelIdentity, Parts, SolverFile};
+use dyweight_core::solver::Weights;
+use dyweight_core::solver_file::{Body, ModelIdentity, SolverFile};
 use dyweight_files::{OfficialCoefficients, Preset, official};
 use serde_json::json;
 
@@ -39,16 +41,12 @@ pub fn released(coefficients: &OfficialCoefficients) -> Result<SolverFile> {
         }
     };
     let row = |(i, row): (usize, &Vec<f64>)| row[(i + 1).saturating_sub(coefficients.window)..=i].to_vec();
-    let mut file = SolverFile::new(Parts {
-        weights: coefficients.weights.iter().enumerate().map(row).collect(),
-        time_scale: coefficients.time_scale.clone(),
-        afs: coefficients.afs,
-        time_shift: true,
-        prediction,
-        schedule,
-        range,
-        nfe: coefficients.nfe,
-    })?;
+    let rows = coefficients.weights.iter().enumerate().map(row).collect();
+    let weights = Weights::new(rows, coefficients.time_scale.clone());
+    let grid = schedule.grid(coefficients.weights.len(), range)?;
+    let (afs, nfe) = (coefficients.afs, coefficients.nfe);
+    let frame = Frame { grid, schedule, range, afs, prediction, bounded: false, nfe };
+    let mut file = SolverFile::new(Body::DyWeight(weights), &frame)?;
     file.guidance = matches!(coefficients.guidance.kind.as_deref(), Some("cfg" | "distilled"))
         .then_some(coefficients.guidance.rate);
     file.model = ModelIdentity { name: coefficients.dataset.clone().unwrap_or_default(), sha256: None };

@@ -13,7 +13,7 @@ const WAYS: usize = 12;
 pub fn plane(
     dir: &Path,
     model: &LoadedModel,
-    setup: &Sampling<'_>,
+    setup: &Sampling,
     states: &[f64],
     samples: usize,
 ) -> Result<Vec<PathBuf>> {

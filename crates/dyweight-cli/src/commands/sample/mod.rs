@@ -16,7 +16,6 @@ use dyweight::error::{number, shown};
 use dyweight::files::NamedPath;
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::sample::{State, sample};
-use dyweight::solver::Solver;
 use dyweight::train::comm::Comm;
 use dyweight::train::{Learned, Prompts, Work, in_parts, stacked};
 use dyweight::{Error, Result, Tensor};
@@ -68,7 +67,7 @@ pub struct DrawArgs {
     solver: SolverArgs,
     #[command(flatten)]
     budget: BudgetArgs,
-    /// Learned coefficients: a solver file, preset:NAME, or a safetensors file with 'weights'
+    /// Learned coefficients: a solver file, preset:NAME, or a safetensors file with a method's numbers
     #[arg(long, value_name = "FILE|preset:NAME")]
     weights: Option<String>,
     /// Refuse coefficients learned for another model, schedule or guidance
@@ -127,7 +126,7 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
     let drawing = Drawing::open(&args.model, &args.draw)?;
     let setup = drawing.setup()?;
     let (model, noise) = (&drawing.model, &drawing.noise);
-    ui::detail(|| format!("levels: {}", setup.grid.sigmas().iter().map(|s| number(*s)).collect::<Vec<_>>().join(" ")));
+    ui::detail(|| format!("levels: {}", setup.sigmas().iter().map(|s| number(*s)).collect::<Vec<_>>().join(" ")));
     if args.dry_run {
         return if comm.is_first() { foresee(args, &drawing, &setup) } else { Ok(()) };
     }
@@ -151,7 +150,7 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
 }
 
 /// Says what would be done.
-fn foresee(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling<'_>) -> Result<()> {
+fn foresee(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling) -> Result<()> {
     let (model, samples) = (&drawing.model, drawing.noise.len());
     let condition = |range: Range<usize>| drawing.condition(&vec![0; range.len()]);
     let work = Work { calls: samples * setup.nfe, gradients: 0 };
@@ -163,7 +162,7 @@ fn foresee(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling<'_>) -> Re
     }
     let mut writes: Vec<String> = Output::place(args, drawing, setup)?.iter().map(|dir| shown(dir)).collect();
     writes.extend([&args.trajectory, &args.latent_out].into_iter().flatten().map(|file| shown(file)));
-    let (solver, nfe, steps) = (setup.solver.label(), setup.nfe, setup.grid.steps());
+    let (solver, nfe, steps) = (setup.solver.label(), setup.nfe, setup.steps());
     let what = format!("make {samples} samples of {} with {solver}: {nfe} calls each, {steps} steps", model.name);
     Forecast { what, work, seconds, writes }.print(args.json);
     Ok(())
@@ -192,7 +191,6 @@ pub struct Drawing<'a> {
     pub noise: NoiseSource,
     pub prompts: Option<Prompts>,
     learned: Option<Learned>,
-    solver: Box<dyn Solver>,
 }
 
 impl<'a> Drawing<'a> {
@@ -204,8 +202,8 @@ impl<'a> Drawing<'a> {
         check_batch(args.batch.unwrap_or(DEFAULT_BATCH), noise.len(), model.model.shape())?;
         let prompts = prompts::open(args, &*model.model)?;
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
-        let solver = setup::solver(args, learned.as_ref(), model.model.is_bounded())?;
-        let drawing = Self { args, model, noise, prompts, learned, solver };
+        setup::solver(args, learned.as_ref(), model.model.is_bounded())?;
+        let drawing = Self { args, model, noise, prompts, learned };
         drawing.model.model.denoiser(&drawing.condition(&[0])?)?;
         Ok(drawing)
     }
@@ -239,17 +237,17 @@ impl<'a> Drawing<'a> {
     }
 
     /// Grid and extras.
-    pub fn setup(&self) -> Result<Sampling<'_>> {
+    pub fn setup(&self) -> Result<Sampling> {
         let model = &*self.model.model;
         let calls = model.denoiser(&self.condition(&[0])?)?.calls();
-        Sampling::new(self.args, &self.model, (&*self.solver, calls), self.learned.as_ref())
+        Sampling::new(self.args, &self.model, calls, self.learned.as_ref())
     }
 
     /// Draws what is wanted, batch by batch. In every round each process makes a batch, and the one that has the sink takes
     /// them all.
     pub fn draw(
         &self,
-        setup: &Sampling<'_>,
+        setup: &Sampling,
         wanted: &Wanted<'_>,
         comm: &dyn Comm,
         mut sink: Option<&mut dyn Sink>,
@@ -274,12 +272,12 @@ impl<'a> Drawing<'a> {
     }
 
     /// The states of some samples that are to be kept, the samples themselves last.
-    fn some(&self, setup: &Sampling<'_>, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
+    fn some(&self, setup: &Sampling, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
         let part = |range: Range<usize>| self.run(setup, &indices[range], keeps_states);
         stacked(&in_parts(&*self.model.model, 0..indices.len(), indices.len().max(1), part)?)
     }
 
-    fn run(&self, setup: &Sampling<'_>, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
+    fn run(&self, setup: &Sampling, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
         let (model, noise) = (&*self.model.model, &self.noise);
         let latents = noise.batch(indices, model.shape())?;
         let denoiser = model.denoiser(&self.condition(indices)?)?;
@@ -305,12 +303,12 @@ struct Done<'d> {
     files: Vec<PathBuf>,
 }
 
-fn report(args: &SampleArgs, setup: &Sampling<'_>, done: &Done<'_>) {
+fn report(args: &SampleArgs, setup: &Sampling, done: &Done<'_>) {
     let rate = done.made as f64 / done.seconds.max(1e-9);
     if args.json {
         ui::print_json(&json!({
             "model": done.model, "solver": setup.solver.label(), "samples": done.samples, "made": done.made, "nfe": setup.nfe,
-            "steps": setup.grid.steps(), "sigmas": setup.grid.sigmas(), "afs": setup.afs,
+            "steps": setup.steps(), "sigmas": setup.sigmas(), "afs": setup.afs,
             "denoise_to_zero": setup.denoise_to_zero, "seconds": done.seconds, "files": done.files.iter().map(|f| text(f)).collect::<Vec<_>>(),
         }));
         return;
@@ -321,7 +319,7 @@ fn report(args: &SampleArgs, setup: &Sampling<'_>, done: &Done<'_>) {
         done.model,
         setup.solver.label(),
         setup.nfe,
-        setup.grid.steps(),
+        setup.steps(),
         ui::duration(done.seconds)
     ));
     done.files.iter().for_each(|f| ui::print_path(f));

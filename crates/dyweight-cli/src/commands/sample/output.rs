@@ -104,12 +104,12 @@ pub struct Output<'o> {
 
 impl<'o> Output<'o> {
     /// Where samples would go.
-    pub fn place(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling<'_>) -> Result<Option<PathBuf>> {
+    pub fn place(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling) -> Result<Option<PathBuf>> {
         directory(args, &settings(args, (drawing, setup)))
     }
 
     /// Refuses what could not be written before anything is computed.
-    pub fn open(args: &SampleArgs, drawing: &'o Drawing<'o>, setup: &Sampling<'_>) -> Result<Self> {
+    pub fn open(args: &SampleArgs, drawing: &'o Drawing<'o>, setup: &Sampling) -> Result<Self> {
         let (model, noise) = (&drawing.model, &drawing.noise);
         let shape = model.model.shape();
         let image = model.model.decoder().map_or(shape, Decoder::shape);
@@ -192,7 +192,7 @@ impl<'o> Output<'o> {
     }
 
     /// Makes images of samples that are not images: a pass of its own, after the samples are safe where that was asked for.
-    pub fn decode(&mut self, setup: &Sampling<'_>) -> Result<()> {
+    pub fn decode(&mut self, setup: &Sampling) -> Result<()> {
         let [c, h, w] = self.shape;
         let len = c * h * w;
         if let Some(path) = &self.latent_out {
@@ -218,7 +218,7 @@ impl<'o> Output<'o> {
     }
 
     /// What a decoded image says of how it was made.
-    fn texts(&self, index: usize, setup: &Sampling<'_>) -> Vec<(&'static str, String)> {
+    fn texts(&self, index: usize, setup: &Sampling) -> Vec<(&'static str, String)> {
         let mut texts = vec![("Software", format!("dyweight {}", env!("CARGO_PKG_VERSION")))];
         if let Some(prompts) = &self.drawing.prompts {
             texts.push(("prompt", prompts.text(index).into()));
@@ -243,7 +243,7 @@ impl<'o> Output<'o> {
     }
 
     /// Writes what was asked for; returns the files worth naming.
-    pub fn finish(self, model: &LoadedModel, setup: &Sampling<'_>) -> Result<Vec<PathBuf>> {
+    pub fn finish(self, model: &LoadedModel, setup: &Sampling) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         let [c, h, w] = self.shape;
         let metadata = metadata(self.drawing, setup);
@@ -251,7 +251,7 @@ impl<'o> Output<'o> {
         if let Some(path) = &self.trajectory {
             let mut file = TensorFile { metadata: metadata.clone().into(), ..TensorFile::default() };
             insert(&mut file, path, "trajectory", &[setup.states(), self.noise.len(), c, h, w], &self.states)?;
-            insert(&mut file, path, "sigmas", &[setup.grid.sigmas().len()], setup.grid.sigmas())?;
+            insert(&mut file, path, "sigmas", &[setup.steps() + 1], &setup.sigmas())?;
             file.write(path)?;
             files.push(path.clone());
         }
@@ -318,11 +318,11 @@ impl Sink for Output<'_> {
 }
 
 /// Everything that decides the samples of seeds, as text.
-fn settings(args: &SampleArgs, (drawing, setup): (&Drawing<'_>, &Sampling<'_>)) -> String {
+fn settings(args: &SampleArgs, (drawing, setup): (&Drawing<'_>, &Sampling)) -> String {
     let (model, noise) = (&drawing.model, &drawing.noise);
     let mut facts = json!({
         "model": model.name, "sha256": model.sha256, "solver": setup.solver.label(), "options": args.draw.solver.given(),
-        "coefficients": setup.coefficients, "sigmas": setup.grid.sigmas(), "afs": setup.afs, "denoise_to_zero": setup.denoise_to_zero,
+        "coefficients": setup.coefficients, "sigmas": setup.sigmas(), "afs": setup.afs, "denoise_to_zero": setup.denoise_to_zero,
         "class": args.draw.class, "guidance": args.draw.guidance, "rng": args.draw.rng, "latents": noise.fingerprint(), "conv": args.model.conv,
     });
     if let Some(prompts) = &drawing.prompts {
@@ -400,7 +400,7 @@ fn images(dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// How the samples were made, for files.
-fn metadata(drawing: &Drawing<'_>, setup: &Sampling<'_>) -> [(String, String); 3] {
+fn metadata(drawing: &Drawing<'_>, setup: &Sampling) -> [(String, String); 3] {
     let model = drawing.model.name.clone();
     let facts = [("nfe", setup.nfe.to_string()), ("solver", setup.solver.label()), ("model", model)];
     facts.map(|(k, v)| (k.to_string(), v))

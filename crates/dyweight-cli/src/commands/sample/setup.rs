@@ -2,42 +2,47 @@
 
 use super::DrawArgs;
 use crate::ui;
+use dyweight::coeff::Coeff;
 use dyweight::error::number;
-use dyweight::files::Fingerprint;
+use dyweight::learned::{Built, Frame};
 use dyweight::models::LoadedModel;
-use dyweight::sample::Plan;
+use dyweight::sample::{Plan, count_calls};
 use dyweight::schedule::Grid;
 use dyweight::solver::Solver;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
-use dyweight::spec::budget::Setting;
+use dyweight::spec::budget::{Setting, check_steps};
 use dyweight::train::Learned;
 use dyweight::{Error, Result};
 
-/// The solver the arguments name.
-pub fn solver(args: &DrawArgs, learned: Option<&Learned>, bounded: bool) -> Result<Box<dyn Solver>> {
-    let name = args.solver.solver.as_deref().unwrap_or(if learned.is_some() { "dyweight" } else { "ipndm" });
-    let spec = args.solver.spec(name)?;
-    match learned {
-        Some(learned) if name.eq_ignore_ascii_case("dyweight") => {
-            if let Some(order) = args.solver.order {
-                let expected = "the window is a property of the weights".into();
-                return Err(Error::BadValue { name: "order", value: order.to_string(), expected });
-            }
-            Ok(Box::new(learned.solver()?))
-        }
-        Some(_) => Err(Error::Conflict {
-            problem: format!("weights belong to the solver dyweight, not to {name}"),
-            hint: "leave --weights out, or use --solver dyweight".into(),
-        }),
-        None => spec.build(bounded),
+/// The handcrafted solver the arguments name; none where learned coefficients say what it is.
+pub fn solver(args: &DrawArgs, learned: Option<&Learned>, bounded: bool) -> Result<Option<Box<dyn Solver>>> {
+    let Some(learned) = learned else {
+        return args.solver.spec(args.solver.solver.as_deref().unwrap_or("ipndm"))?.build(bounded).map(Some);
+    };
+    let method = learned.body.method();
+    let name = args.solver.solver.as_deref().unwrap_or(method);
+    // Options are read all the same: what is misspelt is said.
+    args.solver.spec(name)?;
+    if !name.eq_ignore_ascii_case(method) {
+        return Err(Error::Conflict {
+            problem: format!("weights belong to the solver {method}, not to {name}"),
+            hint: format!("leave --weights out, or use --solver {method}"),
+        });
     }
+    if let Some(order) = args.solver.order {
+        let expected = "the window is a property of the weights".into();
+        return Err(Error::BadValue { name: "order", value: order.to_string(), expected });
+    }
+    Ok(None)
 }
 
 /// The decisions.
-pub struct Sampling<'s> {
-    pub solver: &'s dyn Solver,
-    pub grid: Grid,
+pub struct Sampling {
+    pub solver: Box<dyn Solver>,
+    times: Vec<Coeff>,
+    /// The nominal grid.
+    grid: Grid,
     pub afs: bool,
     pub denoise_to_zero: bool,
     /// Network calls one sample will cost.
@@ -46,14 +51,9 @@ pub struct Sampling<'s> {
     pub coefficients: Option<String>,
 }
 
-impl<'s> Sampling<'s> {
+impl Sampling {
     /// Decides, and refuses what does not go together; an evaluation of the model costs `calls` calls.
-    pub fn new(
-        args: &DrawArgs,
-        model: &LoadedModel,
-        (solver, calls): (&'s dyn Solver, usize),
-        learned: Option<&Learned>,
-    ) -> Result<Self> {
+    pub fn new(args: &DrawArgs, model: &LoadedModel, calls: usize, learned: Option<&Learned>) -> Result<Self> {
         let file = learned.and_then(|l| l.file.as_ref());
         if let Some(file) = file {
             refuse_other_prediction(file, model)?;
@@ -70,19 +70,30 @@ impl<'s> Sampling<'s> {
                 (schedule, range)
             }
         };
-        let budget = match (args.budget.budget(), learned) {
-            // Weights decide the number of steps; a budget in calls is then checked, not searched.
-            (None | Some(Budget::Nfe(_)), Some(learned)) => Budget::Steps(learned.steps()),
-            (Some(budget), _) => budget,
-            (None, None) => Budget::Steps(schedule.fixed_steps().ok_or_else(no_budget)?),
+        let (denoise_to_zero, bounded) = (args.denoise_to_zero, model.model.is_bounded());
+        let (solver, times, grid) = match (learned, self::solver(args, learned, bounded)?) {
+            (None, None) => return Err(no_budget()),
+            (None, Some(solver)) => {
+                let own = || schedule.fixed_steps().map(Budget::Steps).ok_or_else(no_budget);
+                let budget = args.budget.budget().map_or_else(own, Ok)?;
+                let setting =
+                    Setting { solver: &*solver, schedule: &schedule, range, afs, denoise_to_zero, prediction, calls };
+                let grid = setting.grid(budget)?;
+                (solver, grid.coeffs(), grid)
+            }
+            (Some(learned), _) => {
+                // Coefficients decide the number of steps; a budget in calls is then checked, not searched.
+                let steps = args.budget.steps.unwrap_or(learned.steps());
+                check_steps("steps", steps)?;
+                let grid = schedule.grid(steps, range)?;
+                let bounded = file.map_or(bounded, |f| f.bounded);
+                let frame = Frame { grid, schedule, range, afs, prediction, bounded, nfe: 0 };
+                let Built { solver, times } = learned.body.learned().fixed(&frame)?;
+                (solver, times, frame.grid)
+            }
         };
-        let denoise_to_zero = args.denoise_to_zero;
-        let setting = Setting { solver, schedule: &schedule, range, afs, denoise_to_zero, prediction, calls };
-        let grid = setting.grid(budget)?;
-        let nfe = match budget {
-            Budget::Nfe(nfe) => nfe,
-            Budget::Steps(_) => setting.count(&grid)?,
-        };
+        let plan = Plan { solver: &*solver, times: times.clone(), afs, denoise_to_zero };
+        let nfe = calls * count_calls(&plan, prediction)?;
         if let Some(wanted) = args.budget.nfe.filter(|n| *n != nfe) {
             return Err(match &args.weights {
                 Some(weights) => Error::Conflict {
@@ -92,11 +103,8 @@ impl<'s> Sampling<'s> {
                 None => Error::NoSuchBudget { solver: solver.label(), nfe: wanted, near: vec![nfe] },
             });
         }
-        let coefficients = learned.map(|l| {
-            let shift = if l.time_shift { 1.0 } else { 0.0 };
-            Fingerprint::default().add_numbers(&l.rows.concat()).add_numbers(&l.scales).add_numbers(&[shift]).text()
-        });
-        let setup = Self { solver, grid, afs, denoise_to_zero, nfe, coefficients };
+        let coefficients = learned.map(Learned::fingerprint);
+        let setup = Self { solver, times, grid, afs, denoise_to_zero, nfe, coefficients };
         if let Some(file) = file {
             setup.check_fit(args, file, model)?;
         }
@@ -105,12 +113,23 @@ impl<'s> Sampling<'s> {
 
     /// What sampling runs.
     pub fn plan(&self) -> Plan<'_> {
-        Plan::new(self.solver, &self.grid).afs(self.afs).denoise_to_zero(self.denoise_to_zero)
+        let times = self.times.clone();
+        Plan { solver: &*self.solver, times, afs: self.afs, denoise_to_zero: self.denoise_to_zero }
+    }
+
+    /// Intervals of the grid.
+    pub fn steps(&self) -> usize {
+        self.times.len() - 1
+    }
+
+    /// Its levels.
+    pub fn sigmas(&self) -> Vec<f64> {
+        self.times.iter().map(Coeff::value).collect()
     }
 
     /// States of a run, the start included.
     pub fn states(&self) -> usize {
-        self.grid.steps() + 1 + usize::from(self.denoise_to_zero)
+        self.times.len() + usize::from(self.denoise_to_zero)
     }
 
     /// Warns of, or with --strict refuses, coefficients used on something they were not learned for. Unusual values are no such thing: training

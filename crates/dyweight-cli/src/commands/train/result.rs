@@ -25,7 +25,10 @@ impl Job<'_> {
         }
         let title = format!("{}: {} calls", self.model.name, self.prepared.plan.student.frame.nfe);
         curve.figure(&title).draw()?.write(&beside(&self.out, "loss"))?;
-        coefficients(&title, &file.weights, &file.time_scale).draw()?.write(&beside(&self.out, "weights"))
+        match file.body.weights() {
+            Some(w) => coefficients(&title, &w.weights, &w.time_scale).draw()?.write(&beside(&self.out, "weights")),
+            None => Ok(()),
+        }
     }
 
     pub fn report(&self, args: &TrainArgs, trained: &Trained, gain: Option<&Gain>, seconds: f64) {
@@ -60,8 +63,9 @@ impl Job<'_> {
         }
         trained.file.warnings().iter().for_each(|w| ui::warn(w));
         let out = shown(&self.out);
-        let beside =
-            ["config.toml", "stats.jsonl", "loss.svg", "weights.svg"].map(|end| shown(&beside(&self.out, end)));
+        let mut ends = vec!["config.toml", "stats.jsonl", "loss.svg"];
+        ends.extend(trained.file.body.weights().map(|_| "weights.svg"));
+        let beside: Vec<String> = ends.iter().map(|end| shown(&beside(&self.out, end))).collect();
         ui::say(&format!("wrote {out}; beside it {}", beside.join(", ")));
         let guidance = args.spec.guidance.map_or(String::new(), |g| format!(" --guidance {g}"));
         ui::say(&format!("next: dyweight sample --model {}{guidance} --weights {out}", self.model.name));

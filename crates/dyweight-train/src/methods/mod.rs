@@ -1,0 +1,181 @@
+//! The methods that can be learned, a file each: options of their own, where they start, and the recipe of their authors.
+//!
+//! A method is a [`LearnedSolver`](dyweight_core::learned::LearnedSolver) in `dyweight-core` and a [`Method`] here; the trainer is the same for all.
+
+pub mod base;
+pub mod dyweight;
+pub mod ld3;
+
+use crate::learnable::{ByBody, Learnable};
+use crate::learned::Learned;
+use crate::optimiser::Optimiser;
+use crate::rate::{Rate, RateRule};
+use crate::recipe::{Group, Phase};
+use crate::spec::TrainSpec;
+use dyweight_core::denoiser::Prediction;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::learned::Frame;
+use dyweight_core::solver::Solver;
+use dyweight_core::solver_file::{Body, LEARNED};
+use std::sync::Arc;
+
+/// All of them.
+const METHODS: &[&dyn Method] = &[&dyweight::DyWeightMethod, &ld3::Ld3Method];
+
+/// Options that belong to some methods alone.
+const OWN: &[&str] = &[
+    "order",
+    "scale",
+    "no-time-shift",
+    "no-time-scale",
+    "base",
+    "variant",
+    "predict",
+    "lower-order-final",
+    "mode",
+    "window",
+    "lr2",
+];
+
+/// A method that is learned.
+pub(crate) trait Method: Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// Which of the options that not all methods have it takes.
+    fn options(&self) -> &'static [&'static str];
+
+    /// The options, with those that its authors' recipe decides filled in where nothing was said.
+    fn usual(&self, spec: TrainSpec) -> TrainSpec {
+        spec
+    }
+
+    /// Whether a budget of network calls is spent with an analytical first step.
+    fn usual_afs(&self, _: Prediction) -> bool {
+        false
+    }
+
+    /// The rate for a number of steps.
+    fn usual_rate(&self, steps: usize) -> f64;
+
+    /// The largest norm of a gradient.
+    fn usual_clip(&self) -> f64 {
+        1.0
+    }
+
+    /// A solver that makes as many calls on every grid.
+    fn stand_in(&self, spec: &TrainSpec, bounded: bool) -> Result<Box<dyn Solver>>;
+
+    /// Where training starts.
+    fn start(&self, spec: &TrainSpec, frame: &Frame) -> Result<Start>;
+
+    /// What is moved, one phase after the other.
+    fn phases(&self, spec: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>>;
+}
+
+/// Where training starts.
+pub(crate) struct Start {
+    /// What is learned.
+    pub learnable: Arc<dyn Learnable>,
+    /// Its numbers.
+    pub numbers: Vec<f64>,
+    /// The most slopes a step weighs.
+    pub window: usize,
+    /// The options, with what was decided filled in.
+    pub settled: TrainSpec,
+}
+
+impl Start {
+    /// The start of a method that learns its body's numbers as they are.
+    fn of(body: Body, spec: &TrainSpec) -> Result<Self> {
+        body.learned().check()?;
+        let numbers = body.learned().numbers();
+        Ok(Self { learnable: Arc::new(ByBody(body)), numbers, window: 1, settled: spec.clone() })
+    }
+
+    /// The body that `--init` names, if it does: one of this method and of as many steps.
+    fn given(method: &'static str, spec: &TrainSpec, steps: usize) -> Result<Option<Body>> {
+        let Some(source) = spec.init.as_deref() else { return Ok(None) };
+        let learned = Learned::open(source)?;
+        if learned.body.method() != method {
+            return Err(other_method(source, learned.body.method(), method));
+        }
+        if learned.steps() != steps {
+            let what = format!("steps of {source}, given as the start");
+            return Err(Error::Shape { what, expected: vec![steps], found: vec![learned.steps()] });
+        }
+        Ok(Some(learned.body))
+    }
+}
+
+/// What the options say of the optimisation, for whichever groups a method has.
+pub(crate) struct Common {
+    /// Iterations in all.
+    pub iterations: usize,
+    /// The highest rate.
+    pub lr: f64,
+    /// Fraction of them that warm up.
+    pub warm_up: f64,
+    /// How the rate goes.
+    pub rule: RateRule,
+    /// The rule.
+    pub optimiser: Optimiser,
+    /// Weight decay.
+    pub decay: f64,
+    /// Largest norm of a group's gradient.
+    pub clip: f64,
+}
+
+impl Common {
+    /// All iterations, all blocks moved together.
+    pub fn phase(&self, blocks: &[&'static str]) -> Phase {
+        Phase { iterations: self.iterations, groups: vec![self.group(blocks, self.iterations)] }
+    }
+
+    /// Blocks that are moved together for so many iterations.
+    pub fn group(&self, blocks: &[&'static str], iterations: usize) -> Group {
+        Group {
+            blocks: blocks.to_vec(),
+            optimiser: self.optimiser,
+            rate: Rate::of(self.rule, self.lr, iterations, self.warm_up),
+            decay: self.decay,
+            clip: self.clip,
+        }
+    }
+}
+
+/// A method by its name.
+pub(crate) fn find(name: &str) -> Result<&'static dyn Method> {
+    METHODS.iter().find(|m| m.name() == name).copied().ok_or_else(|| Error::UnknownName {
+        kind: "method",
+        name: name.into(),
+        known: METHODS.iter().map(|m| m.name().to_string()).collect(),
+    })
+}
+
+/// What can be learned: name, what it learns, and the options that are its own.
+pub fn list() -> Vec<(&'static str, &'static str, &'static [&'static str])> {
+    let summary = |name: &str| LEARNED.iter().find(|(n, _)| *n == name).map_or("", |(_, what)| what);
+    METHODS.iter().map(|m| (m.name(), summary(m.name()), m.options())).collect()
+}
+
+/// An option that belongs to another method would be ignored in silence; it is refused instead.
+pub(crate) fn refuse_foreign_options(method: &dyn Method, spec: &TrainSpec) -> Result<()> {
+    let given = serde_json::to_value(spec).unwrap_or_default();
+    let foreign = |option: &&&str| !given[**option].is_null() && !method.options().contains(option);
+    match OWN.iter().find(foreign) {
+        Some(option) => Err(Error::Conflict {
+            problem: format!("{} has no option {option}", method.name()),
+            hint: format!("leave --{option} out, or choose another --method"),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// A start of another method.
+fn other_method(source: &str, found: &str, wanted: &str) -> Error {
+    Error::Conflict {
+        problem: format!("{source} holds a solver of the method {found}, not {wanted}"),
+        hint: format!("use --method {found}, or another --init"),
+    }
+}

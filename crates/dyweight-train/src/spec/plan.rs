@@ -1,0 +1,194 @@
+//! A training run from its options.
+
+use super::{TrainSpec, finite_above, not_negative, positive};
+use crate::learnable::Learnable;
+use crate::methods::{self, Common, Start};
+use crate::recipe::Recipe;
+use crate::{Loss, Noise, Pairs, Prompts, Student, Supervision};
+use dyweight_core::denoiser::{Condition, Model};
+use dyweight_core::error::{Error, Result};
+use dyweight_core::features::FeatureMap;
+use dyweight_core::learned::Frame;
+use dyweight_core::spec::budget::Setting;
+use dyweight_core::spec::{Budget, ScheduleSpec};
+use dyweight_core::tensor::Tensor;
+use dyweight_files::TensorFile;
+use std::sync::Arc;
+
+/// Everything about a run but the model and the budget's targets.
+pub struct TrainPlan {
+    /// The student.
+    pub student: Student,
+    /// What is learned.
+    pub learnable: Arc<dyn Learnable>,
+    /// Where it starts.
+    pub start: Vec<f64>,
+    /// The most slopes a step weighs.
+    pub window: usize,
+    /// The numbers of the run.
+    pub recipe: Recipe,
+    /// Which teacher states are supervised.
+    pub supervision: Supervision,
+    /// The options, with what was decided filled in.
+    pub resolved: TrainSpec,
+}
+
+impl TrainSpec {
+    /// True if nothing but the reference algorithm is wanted.
+    pub fn is_plain(&self) -> bool {
+        self.plain.unwrap_or(false)
+    }
+
+    /// The method's name.
+    pub fn method_name(&self) -> &str {
+        self.method.as_deref().unwrap_or("dyweight")
+    }
+
+    /// The student's run for a budget.
+    pub fn plan(&self, model: &dyn Model, schedule: &ScheduleSpec, budget: Budget, loss: Loss) -> Result<TrainPlan> {
+        let method = methods::find(self.method_name())?;
+        methods::refuse_foreign_options(method, self)?;
+        let spec = method.usual(self.clone());
+        let prediction = model.prediction();
+        let rule = schedule.build(prediction)?;
+        let range = schedule.range(&rule, model.sigma_range());
+        let afs = spec.afs.unwrap_or(matches!(budget, Budget::Nfe(_)) && method.usual_afs(prediction));
+        let (calls, bounded) = (self.calls(model)?, model.is_bounded());
+        // Numbers only exist once the length of the grid is known: a stand-in with the same calls finds it.
+        let stand_in = method.stand_in(&spec, bounded)?;
+        let setting =
+            Setting { solver: &*stand_in, schedule: &rule, range, afs, denoise_to_zero: false, prediction, calls };
+        let grid = setting.grid(budget)?;
+        let nfe = setting.count(&grid)?;
+        let frame = Frame { grid, schedule: rule, range, afs, prediction, bounded, nfe };
+        let Start { learnable, numbers, window, settled } = method.start(&spec, &frame)?;
+        let recipe = spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))?;
+        let (memory, supervision) = (self.memory.unwrap_or_default(), spec.supervised()?);
+        let resolved = TrainSpec { afs: Some(afs), lr: Some(recipe.phases[0].groups[0].rate.base), ..settled };
+        let student = Student { frame, loss, memory };
+        Ok(TrainPlan { student, learnable, start: numbers, window, recipe, supervision, resolved })
+    }
+
+    /// Network calls of one evaluation.
+    pub fn calls(&self, model: &dyn Model) -> Result<usize> {
+        let pairs = self.pairs(model, "training")?;
+        Ok(model.denoiser(&pairs.condition(0..1))?.calls())
+    }
+
+    fn recipe(
+        &self,
+        method: &dyn methods::Method,
+        (learnable, frame): (&dyn Learnable, &Frame),
+        defaults: &Defaults,
+    ) -> Result<Recipe> {
+        let batch = positive("batch", self.batch.unwrap_or(defaults.batch))?;
+        let iterations = positive("iters", self.iters.unwrap_or(defaults.iterations))?;
+        let warm_up = self.warm_up.unwrap_or(0.1);
+        if !(0.0..=1.0).contains(&warm_up) {
+            let expected = "must lie between 0 and 1".into();
+            return Err(Error::BadValue { name: "warm-up", value: warm_up.to_string(), expected });
+        }
+        let common = Common {
+            iterations,
+            lr: finite_above("lr", self.lr.unwrap_or_else(|| method.usual_rate(frame.grid.steps())), 0.0)?,
+            warm_up,
+            rule: self.rate.unwrap_or_default(),
+            optimiser: self.optimiser.unwrap_or_default(),
+            decay: not_negative("weight-decay", self.weight_decay.unwrap_or(0.01))?,
+            clip: self.clip.map_or(Ok(method.usual_clip()), |clip| finite_above("clip", clip, 0.0))?,
+        };
+        let every = positive("validate-every", self.validate_every.unwrap_or((iterations / 40).max(1)))?;
+        Ok(Recipe {
+            pairs: batch * positive("accumulate", self.accumulate.unwrap_or(1))?,
+            micro_batch: positive("micro-batch", self.micro_batch.unwrap_or(batch))?,
+            phases: method.phases(self, &common, learnable)?,
+            validate_every: (!self.is_plain()).then_some(every),
+            validation_pairs: positive("validation", self.validation.unwrap_or(defaults.validation))?,
+            patience: self.patience.map(|p| positive("patience", p)).transpose()?,
+        })
+    }
+
+    fn supervised(&self) -> Result<Supervision> {
+        match self.supervision.as_deref().unwrap_or("endpoint") {
+            "endpoint" => Ok(Supervision::Endpoint),
+            "path" => Ok(Supervision::Path { stride: positive("substeps", self.substeps.unwrap_or(5))? }),
+            other => {
+                let known = ["endpoint", "path"].map(String::from).to_vec();
+                Err(Error::UnknownName { kind: "supervision", name: other.into(), known })
+            }
+        }
+    }
+
+    /// The loss; `features` opens a feature network by its name.
+    pub fn loss(&self, features: impl FnOnce(&str) -> Result<Arc<dyn FeatureMap>>) -> Result<Loss> {
+        let name = self.loss.as_deref().unwrap_or("l2");
+        let given = [("inception", self.inception.is_some()), ("resize", self.resize.is_some())];
+        if let Some((option, _)) = given.iter().find(|(_, given)| *given && name != "inception") {
+            return Err(Error::Conflict {
+                problem: format!("--{option} is for the loss 'inception', not '{name}'"),
+                hint: format!("add --loss inception, or leave --{option} out"),
+            });
+        }
+        match name {
+            "l2" => Ok(Loss::L2),
+            "l1" => Ok(Loss::L1),
+            "huber" => Ok(Loss::Huber(finite_above("huber-delta", self.huber_delta.unwrap_or(0.1), 0.0)?)),
+            "features" => features("fashion").map(Loss::Features),
+            "inception" => features("inception").map(Loss::Features),
+            other => {
+                let known = ["l2", "l1", "huber", "features", "inception"].map(String::from).to_vec();
+                Err(Error::UnknownName { kind: "loss", name: other.into(), known })
+            }
+        }
+    }
+
+    /// Pairs for training; `purpose` keeps validation apart.
+    pub fn pairs(&self, model: &dyn Model, purpose: &'static str) -> Result<Pairs> {
+        let noise = Noise::Stream { seed: self.seed.unwrap_or(0), purpose };
+        let (classes, class) = (model.classes(), self.class);
+        let prompts = match &self.prompts {
+            Some(path) => Some(Arc::new(Prompts::new(Prompts::lines(path)?, self.negative.clone(), model)?)),
+            None => None,
+        };
+        let pairs = Pairs { noise, shape: model.shape(), classes, class, prompts, guidance: self.guidance };
+        Condition::classes(class).class_of_each(classes)?;
+        Ok(pairs)
+    }
+
+    /// The noise file as pairs, iteration after iteration.
+    pub fn given_noise(&self, shape: [usize; 3], recipe: &Recipe) -> Result<Option<Tensor>> {
+        let Some(path) = &self.noise else { return Ok(None) };
+        let file = TensorFile::read(path)?;
+        let stored = file.tensor("noise").map_err(|p| Error::malformed(path, p))?;
+        let expected = [&[recipe.iterations(), recipe.pairs][..], &shape].concat();
+        let found = stored.shape().to_vec();
+        let what = format!("tensor 'noise' in {}", path.display());
+        if found.len() != 5 || found[0] < expected[0] || found[1..] != expected[1..] {
+            return Err(Error::Shape { what, expected, found });
+        }
+        let noise = Tensor::new([found[0] * found[1], shape[0], shape[1], shape[2]], stored.to_f64())?;
+        noise.require_finite(&what)?;
+        Ok(Some(noise))
+    }
+}
+
+/// How much data a run sees unless told otherwise: the one place that says so. A network's calls are dear, and 10 000 pairs are what the paper uses; a
+/// closed form's cost nothing, and more pairs give steadier results.
+pub struct Defaults {
+    /// Iterations.
+    pub iterations: usize,
+    /// Pairs per iteration.
+    pub batch: usize,
+    /// Validation pairs.
+    pub validation: usize,
+}
+
+impl Defaults {
+    /// The usual amounts for a model.
+    pub fn of(model: &dyn Model) -> Self {
+        match model.is_light() {
+            true => Self { iterations: 1500, batch: 64, validation: 1024 },
+            false => Self { iterations: 625, batch: 16, validation: 64 },
+        }
+    }
+}

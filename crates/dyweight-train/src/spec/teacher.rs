@@ -1,0 +1,81 @@
+//! The teacher of a training run.
+
+use super::{TrainPlan, TrainSpec};
+use crate::methods;
+use crate::{Supervision, Teacher};
+use dyweight_core::denoiser::Model;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::schedule::{Grid, Schedule};
+use dyweight_core::solver::LowerOrderFinal;
+use dyweight_core::spec::budget::{Setting, check_steps};
+use dyweight_core::spec::{Budget, SolverSpec};
+
+impl TrainSpec {
+    /// The teacher for a student.
+    pub fn teacher(&self, model: &dyn Model, plan: &TrainPlan) -> Result<Teacher> {
+        let prediction = model.prediction();
+        let spec = methods::find(self.method_name())?.usual(self.clone());
+        let name = spec.teacher.as_deref().unwrap_or("ipndm");
+        // Published traces have a DPM-Solver++ teacher that lowers its last orders on any number of steps.
+        let lower_order_final = (name == "dpmpp").then_some(LowerOrderFinal::Always);
+        let described = SolverSpec { order: spec.teacher_order, lower_order_final, ..SolverSpec::named(name) };
+        let solver = described.build(model.is_bounded())?;
+        // A grid that ends at 0 has nothing left to denoise.
+        let frame = &plan.student.frame;
+        let denoise_to_zero = spec.teacher_denoise.unwrap_or(true) && frame.grid.last() > 0.0;
+        let setting = Setting {
+            solver: &*solver,
+            schedule: &frame.schedule,
+            range: frame.range,
+            afs: false,
+            denoise_to_zero,
+            prediction,
+            calls: self.calls(model)?,
+        };
+        let grid = match (plan.supervision, spec.teacher_steps, spec.teacher_nfe) {
+            (Supervision::Path { stride }, None, None) => refined(&frame.schedule, &frame.grid, frame.range, stride),
+            (Supervision::Path { .. }, ..) => {
+                return Err(Error::Conflict {
+                    problem: "under path supervision the teacher's steps follow from the student's".into(),
+                    hint: "leave --teacher-steps and --teacher-nfe out, or change --substeps".into(),
+                });
+            }
+            (_, Some(_), Some(_)) => {
+                return Err(Error::Conflict {
+                    problem: "teacher-steps and teacher-nfe both decide the teacher's length".into(),
+                    hint: "give one of them".into(),
+                });
+            }
+            (_, Some(steps), None) => setting.grid(Budget::Steps(steps)),
+            (_, None, nfe) => self.teacher_grid(&setting, nfe),
+        }?;
+        let identity = serde_json::to_string(&described).unwrap_or_default();
+        Ok(Teacher { solver, grid, denoise_to_zero, identity })
+    }
+
+    /// The default budget is 35 calls; a method that cannot make exactly that many makes the next possible number.
+    fn teacher_grid(&self, setting: &Setting<'_>, nfe: Option<usize>) -> Result<Grid> {
+        match (setting.grid(Budget::Nfe(nfe.unwrap_or(35))), nfe) {
+            (Err(Error::NoSuchBudget { near, .. }), None) if !near.is_empty() => {
+                setting.grid(Budget::Nfe(near[near.len() - 1]))
+            }
+            (grid, _) => grid,
+        }
+    }
+}
+
+/// The student's grid with every interval divided, so that each student time is a teacher time.
+fn refined(schedule: &Schedule, student: &Grid, range: (f64, f64), stride: usize) -> Result<Grid> {
+    check_steps("substeps", student.steps().saturating_mul(stride))?;
+    if schedule.fixed_steps().is_none() {
+        // Every rule but a list is uniform in some variable: a grid of stride times the steps contains the student's.
+        return schedule.grid(student.steps() * stride, range);
+    }
+    let divide = |pair: &[f64]| {
+        let (a, b) = (pair[0], pair[1]);
+        (0..stride).map(move |k| a + (b - a) * k as f64 / stride as f64).collect::<Vec<_>>()
+    };
+    let mut sigmas: Vec<f64> = student.sigmas().windows(2).flat_map(divide).collect();
+    sigmas.push(student.last());
+    Grid::new(sigmas)
+}
