@@ -38,7 +38,7 @@ struct Cli {
     /// Say nothing but results, warnings and errors
     #[arg(short, long, global = true, display_order = 900)]
     quiet: bool,
-    /// Say more: machine, model, levels, times
+    /// Say more: the machine, the model, the levels
     #[arg(short, long, global = true, display_order = 901, conflicts_with = "quiet")]
     verbose: bool,
 }

@@ -200,11 +200,43 @@ pub fn table(rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
+    let before: usize = widths.iter().rev().skip(1).map(|w| w + 2).sum();
     for (number, row) in rows.iter().enumerate() {
         let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, w)| format!("{cell:<w$}")).collect();
         let (joined, style) = (cells.join("  "), if number == 0 { colour::BOLD } else { colour::PLAIN });
-        give(format!("{}\n", colour::on_stdout(&harmless(joined.trim_end()), style)).as_bytes());
+        for line in folded(harmless(joined.trim_end()).into_owned(), before) {
+            give(format!("{}\n", colour::on_stdout(&line, style)).as_bytes());
+        }
     }
+}
+
+/// A row cut between words where the terminal ends, and gone on below its last column, which begins after `before` letters. Into a file nothing is cut.
+fn folded(row: String, before: usize) -> Vec<String> {
+    let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    width.map_or_else(|| vec![row.clone()], |width| fold(&row, before, width))
+}
+
+fn fold(row: &str, before: usize, width: usize) -> Vec<String> {
+    // Too narrow a rest is not worth it.
+    if row.chars().count() <= width || before + 20 > width {
+        return vec![row.into()];
+    }
+    let start = row.char_indices().nth(before).map_or(row.len(), |(at, _)| at);
+    let (head, rest) = row.split_at(start);
+    let mut lines = vec![head.to_string()];
+    for word in rest.split(' ') {
+        let line = lines.last_mut().map_or(0, |line| line.chars().count());
+        if line > before && line + 1 + word.chars().count() > width {
+            lines.push(" ".repeat(before));
+        }
+        if let Some(line) = lines.last_mut() {
+            if line.chars().count() > before {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
 }
 
 /// More threads than this for each core only get in each other's way: a thousand on two cores took half a minute for what eight do
@@ -231,4 +263,17 @@ pub fn set_threads(threads: Option<usize>, comm: &dyn Comm) -> Result<()> {
 /// What rayon would use by itself; what is no number stands for nothing, there as here.
 fn threads_of_environment() -> Option<usize> {
     std::env::var("RAYON_NUM_THREADS").ok()?.parse().ok().filter(|n| *n > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fold;
+
+    #[test]
+    fn a_long_last_column_goes_on_below_itself() {
+        let row = "fashion    28x28 grey images of clothes in ten classes";
+        assert_eq!(fold(row, 11, 40), ["fashion    28x28 grey images of clothes", "           in ten classes"]);
+        assert_eq!(fold(row, 11, 80), [row]);
+        assert_eq!(fold(row, 11, 25), [row], "there is no room for it");
+    }
 }

@@ -24,13 +24,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 1)]
     solvers: Vec<String>,
     /// Learned solvers: files and preset:NAME; may be given several times
-    #[arg(
-        long = "weights",
-        alias = "solver-file",
-        value_name = "FILE|preset:NAME",
-        value_delimiter = ',',
-        num_args = 1
-    )]
+    #[arg(long = "weights", alias = "solver-file", value_name = "FILE|PRESET", value_delimiter = ',', num_args = 1)]
     weights: Vec<String>,
     /// Network calls [those of the solver files, else 3,5,7,9]
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', num_args = 1)]

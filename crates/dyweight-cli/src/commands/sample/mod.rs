@@ -68,7 +68,7 @@ pub struct DrawArgs {
     #[command(flatten)]
     budget: BudgetArgs,
     /// Learned coefficients: a solver file, preset:NAME, or a safetensors file with a method's numbers
-    #[arg(long, value_name = "FILE|preset:NAME")]
+    #[arg(long, value_name = "FILE|PRESET")]
     weights: Option<String>,
     /// Refuse coefficients learned for another model, schedule or guidance
     #[arg(long)]
