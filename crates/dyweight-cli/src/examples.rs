@@ -33,6 +33,9 @@ pub const INSPECT: &str = "Examples:
 pub const CONVERT: &str = "Examples:
   dyweight convert preset:cifar10-nfe3 cifar10.json
   dyweight convert network.pkl network.safetensors";
+pub const EXPORT: &str = "Examples:
+  dyweight export solver.json --to sigmas
+  dyweight export preset:cifar10-nfe5";
 pub const LIST: &str = "Examples:
   dyweight list presets sd15
   dyweight list solvers --json";

@@ -32,3 +32,12 @@ pub fn described() -> String {
     let processor = processor().unwrap_or_else(|| std::env::consts::ARCH.into());
     format!("{processor}, {} cores, {}, {}", cores(), instruction_set(), std::env::consts::OS)
 }
+
+/// Processor time the process has used (Linux): to a hundredth of a second.
+pub fn processor_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // Behind the name, which may hold anything, user and system time are the 12th and 13th field.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
+    Some((ticks(11)? + ticks(12)?) / 100.0)
+}

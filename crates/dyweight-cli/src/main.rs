@@ -75,7 +75,10 @@ enum Command {
     /// Turn released coefficient files into solver files, and checkpoints into safetensors
     #[command(after_long_help = examples::CONVERT)]
     Convert(commands::convert::ConvertArgs),
-    /// List models, solvers, schedules or presets
+    /// Print the grid of a solver file as other programs take it
+    #[command(after_long_help = examples::EXPORT)]
+    Export(commands::export::ExportArgs),
+    /// List models, solvers, methods, schedules or presets
     #[command(after_long_help = examples::LIST)]
     List(commands::list::ListArgs),
     /// Completions for a shell
@@ -149,6 +152,7 @@ fn run(command: Command, comm: &Arc<dyn Comm>) -> Result<()> {
         Command::Bench(args) => commands::bench::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Convert(args) => commands::convert::run(&args),
+        Command::Export(args) => commands::export::run(&args),
         Command::List(args) => commands::list::run(&args),
         Command::Completions(args) => commands::shell::completions(&args),
         Command::Man(args) => commands::shell::man(&args),

@@ -166,6 +166,10 @@ impl Denoiser for Free {
         Ok(x.map(|v| 0.5 * v))
     }
 
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        Ok((self.predict(x, levels)?, vec![vec![0.0; len]; x.samples()]))
+    }
+
     fn prediction(&self) -> Prediction {
         self.prediction
     }

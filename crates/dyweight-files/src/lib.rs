@@ -9,6 +9,7 @@ mod allowance;
 pub mod atomic;
 mod bytes;
 mod dtype;
+mod epd_presets;
 mod fingerprint;
 pub mod image;
 pub mod journal;
@@ -30,6 +31,7 @@ mod zip;
 
 pub use bytes::SharedBytes;
 pub use dtype::{Dtype, bf16_to_f32, f16_to_f32, f32_to_f16};
+pub use epd_presets::{EpdPreset, EpdPresets};
 pub use fingerprint::Fingerprint;
 pub use lock::Lock;
 pub use malformed::Malformed;

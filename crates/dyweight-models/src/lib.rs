@@ -10,12 +10,14 @@ mod feature_spec;
 pub mod features;
 pub mod inception;
 pub mod latent;
+mod memory;
 mod side_by_side;
 pub mod spec;
 pub mod unet;
 pub mod weights;
 
 pub use feature_spec::FeatureSpec;
+pub use memory::MemoryNeeds;
 pub use spec::{LoadedModel, ModelSpec};
 
 /// The instruction set networks run on in this process: `avx512`, `avx2` or `portable`.

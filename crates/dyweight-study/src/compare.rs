@@ -19,6 +19,8 @@ pub struct Field {
     pub schedule: ScheduleSpec,
     /// The analytical first step of solvers that say nothing.
     pub afs: bool,
+    /// Counts calls that could be made side by side once.
+    pub once: bool,
     /// Leave out solvers at budgets they cannot make, instead of refusing.
     pub skip_impossible: bool,
     /// DyWeight, trained here for every budget.
@@ -32,7 +34,8 @@ impl Field {
         for source in &self.files {
             let who = Contestant::open(source)?;
             let Contestant::Given { file } = &who else { continue };
-            learned.push(Entry::new(row_of(source), file.nfe, who));
+            let nfe = if self.once { file.rounds.unwrap_or(file.nfe) } else { file.nfe };
+            learned.push(Entry { once: self.once, ..Entry::new(row_of(source), nfe, who) });
         }
         let mut budgets = self.budgets.clone();
         if budgets.is_empty() {
@@ -78,7 +81,7 @@ impl Field {
 }
 
 /// `out/spiral-nfe3.json` and `out/spiral-nfe5.json` are one row, `spiral`.
-fn row_of(source: &str) -> String {
+pub(crate) fn row_of(source: &str) -> String {
     let name = source.strip_prefix("preset:").unwrap_or(source);
     let stem = Path::new(name).file_stem().map_or(name.into(), |s| s.to_string_lossy().into_owned());
     match stem.rsplit_once("-nfe") {

@@ -226,7 +226,7 @@ fn where_the_numbers_are_lost_does_not_depend_on_how_samples_are_cut() {
     let text = |batch: usize, light: bool, processes: usize, threads: usize| {
         let results = results(|| experiment(odd(lost, Duration::ZERO, light), 60, batch), processes, threads);
         let score = results.scores.values().find(|score| score.row == "Euler").unwrap().clone();
-        assert!(results.times.samples.is_empty(), "a run that was lost has no time");
+        assert!(results.seconds.is_empty(), "a run that was lost has no time");
         score.failed.expect("the numbers are lost")
     };
     let expected = text(60, false, 1, 1);
@@ -253,7 +253,7 @@ fn times_are_those_of_network_and_solver_in_one_process() {
         experiment
     };
     for processes in [1, 2] {
-        let seconds: Vec<f64> = results(make, processes, 1).times.samples.into_values().collect();
+        let seconds: Vec<f64> = results(make, processes, 1).seconds.into_values().collect();
         assert_eq!(seconds.len(), 1);
         assert!(seconds[0] > 0.003 && seconds[0] < 0.012, "{processes} processes: {seconds:?}");
     }

@@ -2,6 +2,7 @@
 
 use crate::comm::{Comm, Solo};
 use crate::methods::dyweight::{LearnedWeights, ScaleMode};
+use crate::methods::gits::Ground;
 use crate::session::{Files, Session, Watcher};
 use crate::snapshot::Snapshot;
 use crate::spec::{TrainPlan, TrainSpec};
@@ -119,6 +120,11 @@ impl Course {
         Ok(Prepared { course: self, plan, identity })
     }
 
+    /// False for a method that is searched for, which reads given noise itself.
+    fn learns_by_gradients(&self) -> bool {
+        crate::methods::find(self.spec.method_name()).is_ok_and(|m| m.learns_by_gradients())
+    }
+
     fn identity(&self, plan: &TrainPlan) -> Result<String> {
         let mut facts = given(&plan.resolved)?;
         facts.retain(|key, _| !NO_MATTER.contains(&key.as_str()));
@@ -126,7 +132,9 @@ impl Course {
         let frame = &plan.student.frame;
         let mut numbers = Fingerprint::default();
         numbers.add_numbers(&plan.start);
-        if let Some(noise) = self.spec.given_noise(self.model.shape(), &plan.recipe)? {
+        if self.learns_by_gradients()
+            && let Some(noise) = self.spec.given_noise(self.model.shape(), &plan.recipe)?
+        {
             numbers.add_numbers(noise.data());
         }
         let network = plan.student.loss.network().map(|(name, sha256)| [name, sha256]);
@@ -180,6 +188,7 @@ impl Prepared {
         let Course { model, spec, comm, .. } = &self.course;
         let mut pairs = spec.pairs(&**model, purpose)?;
         if purpose == "training"
+            && self.course.learns_by_gradients()
             && let Some(noise) = spec.given_noise(model.shape(), &self.plan.recipe)?
         {
             pairs.noise = Noise::Given(noise);
@@ -231,10 +240,19 @@ impl Prepared {
 
     /// The run before its first iteration, or before its files are opened.
     pub fn begin(&self, pairing: &Pairing) -> Result<Training> {
+        let ground = Ground {
+            model: &*self.course.model,
+            pairs: &self.course.spec.pairs(&*self.course.model, "training")?,
+            comm: &*self.course.comm,
+            frame: &self.plan.student.frame,
+            batch: self.plan.recipe.micro_batch,
+            calls: self.calls_of_an_evaluation()?,
+        };
+        let found = self.plan.learnable.search(&ground)?;
         Training::new(Parts {
             model: self.course.model.clone(),
             student: self.plan.student.clone(),
-            learnable: self.plan.learnable.clone(),
+            learnable: found.unwrap_or_else(|| self.plan.learnable.clone()),
             start: self.plan.start.clone(),
             training: pairing.training.clone(),
             validation: pairing.validation.clone(),
@@ -266,7 +284,7 @@ impl Prepared {
     /// The file of the solver that `numbers` stand for, with how they were found.
     pub fn solver_file(&self, run: &Training, numbers: &[f64], baseline: Option<f64>) -> Result<SolverFile> {
         let spec = &self.course.spec;
-        let mut file = self.plan.learnable.export(numbers, &self.plan.student.frame)?;
+        let mut file = run.learnable().export(numbers, &self.plan.student.frame)?;
         file.guidance = spec.guidance;
         file.model = self.course.identity.clone();
         let recipe = run.recipe();

@@ -35,6 +35,19 @@ pub enum Supervision {
         /// Teacher steps per student step.
         stride: usize,
     },
+    /// All states, of which the student is compared with the nearest.
+    Near,
+}
+
+impl Supervision {
+    /// Teacher steps between two states that are kept; none if the end alone is.
+    fn stride(self) -> Option<usize> {
+        match self {
+            Supervision::Endpoint => None,
+            Supervision::Path { stride } => Some(stride.max(1)),
+            Supervision::Near => Some(1),
+        }
+    }
 }
 
 /// Whether someone wants the work to end: asked now and then.
@@ -233,7 +246,7 @@ impl Targets {
         let steps = teacher.grid.steps();
         let mut states = Vec::new();
         let outcome = sample(&*denoiser, &plan, &noise, &mut |state| {
-            if let Supervision::Path { stride } = self.supervision
+            if let Some(stride) = self.supervision.stride()
                 && state.index > 0
                 && state.index < steps
                 && state.index % stride == 0
@@ -259,11 +272,8 @@ impl Targets {
 
     /// How many states of the teacher are supervised.
     fn states(&self) -> usize {
-        match self.supervision {
-            Supervision::Endpoint => 1,
-            // Every stride-th state before the end, and the end.
-            Supervision::Path { stride } => self.teacher.grid.steps().saturating_sub(1) / stride.max(1) + 1,
-        }
+        // Every stride-th state before the end, and the end.
+        self.supervision.stride().map_or(1, |stride| self.teacher.grid.steps().saturating_sub(1) / stride + 1)
     }
 
     fn write(&self, chunk: usize, states: &[Tensor]) -> Result<()> {
@@ -308,12 +318,24 @@ pub fn in_parts<T: Send>(
     batch: usize,
     f: impl Fn(Range<usize>) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
+    each(model, &mut cut(model, range, batch), |part| f(part.clone()))
+}
+
+/// The parts of a range.
+pub(crate) fn cut(model: &dyn Model, range: Range<usize>, batch: usize) -> Vec<Range<usize>> {
     let threads = rayon::current_num_threads();
     let size = if model.is_light() { range.len().div_ceil(threads).min(batch) } else { batch }.max(1);
-    let part = |start: usize| start..(start + size).min(range.end);
-    let starts: Vec<usize> = range.clone().step_by(size).collect();
-    if model.is_light() && starts.len() > 1 {
-        return starts.into_par_iter().map(|s| f(part(s))).collect();
+    range.clone().step_by(size).map(|start| start..(start + size).min(range.end)).collect()
+}
+
+/// Runs `f` on every part.
+pub(crate) fn each<P: Send, T: Send>(
+    model: &dyn Model,
+    parts: &mut [P],
+    f: impl Fn(&mut P) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    if model.is_light() && parts.len() > 1 {
+        return parts.into_par_iter().map(&f).collect();
     }
-    starts.into_iter().map(|s| f(part(s))).collect()
+    parts.iter_mut().map(f).collect()
 }

@@ -257,6 +257,15 @@ impl ReferenceArgs {
     }
 }
 
+/// Whether calls that could be made side by side are counted once.
+pub fn counts_once(word: &str) -> Result<bool> {
+    match word {
+        "each" => Ok(false),
+        "once" => Ok(true),
+        other => Err(unknown("count", other, &["each", "once"])),
+    }
+}
+
 /// An unknown name with the ones that would have worked.
 pub fn unknown(kind: &'static str, name: &str, known: &[&str]) -> Error {
     Error::UnknownName { kind, name: name.into(), known: known.iter().map(|k| k.to_string()).collect() }

@@ -1,6 +1,6 @@
 //! `dyweight compare`.
 
-use crate::args::{ModelArgs, ReferenceArgs, ScheduleArgs, check_batch, opened, unknown};
+use crate::args::{ModelArgs, ReferenceArgs, ScheduleArgs, check_batch, counts_once, opened, unknown};
 use crate::contest::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
@@ -29,6 +29,9 @@ pub struct CompareArgs {
     /// Network calls [those of the solver files, else 3,5,7,9]
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', num_args = 1)]
     nfe: Vec<usize>,
+    /// How calls that could be made side by side, as epd's, are counted: each, or once as its authors do
+    #[arg(long, value_name = "each|once", default_value = "each")]
+    count_parallel: String,
     /// Analytical first step for solvers that say nothing about it
     #[arg(long, help_heading = "Solvers")]
     afs: bool,
@@ -109,6 +112,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         budgets,
         schedule: args.schedule.spec(),
         afs: args.afs,
+        once: counts_once(&args.count_parallel)?,
         skip_impossible: args.skip_impossible,
         train,
     };

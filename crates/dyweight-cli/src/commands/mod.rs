@@ -3,7 +3,9 @@
 pub mod bench;
 pub mod compare;
 pub mod convert;
+pub mod export;
 pub mod inspect;
+mod inspect_latent;
 pub mod list;
 pub mod metric;
 pub mod probe;

@@ -82,6 +82,11 @@ pub trait Model: Send + Sync {
         None
     }
 
+    /// Shape of the images samples become; that of samples where they are not decoded.
+    fn image_shape(&self) -> [usize; 3] {
+        self.decoder().map_or(self.shape(), Decoder::shape)
+    }
+
     /// What a sample is asked for by a text.
     fn context_of(&self, _text: &str) -> Result<Context> {
         let expected = "this model takes no text".into();
@@ -91,6 +96,11 @@ pub trait Model: Send + Sync {
     /// True if data lie in [−1, 1], so that data predictions may be thresholded.
     fn is_bounded(&self) -> bool {
         self.prediction() == Prediction::Denoised && self.decoder().is_none()
+    }
+
+    /// How many numbers the bottleneck feature of [`Denoiser::predict_with_feature`] has, where there is one.
+    fn feature_len(&self) -> Option<usize> {
+        None
     }
 
     /// The density of the data, up to a factor, where it is known in closed form.
@@ -165,6 +175,10 @@ impl Condition {
 impl<T: Denoiser + ?Sized> Denoiser for &T {
     fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
         (**self).predict(x, levels)
+    }
+
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        (**self).predict_with_feature(x, levels, len)
     }
 
     fn prediction(&self) -> Prediction {

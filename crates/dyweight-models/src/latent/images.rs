@@ -1,7 +1,7 @@
 //! From samples of a denoiser to images.
 
 use super::bound::{scaled_act, to_tensor};
-use crate::autoencoder::Autoencoder;
+use crate::autoencoder::{Autoencoder, Tiling};
 use dyweight_core::denoiser::Decoder;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
@@ -36,14 +36,17 @@ impl Decoder for ImageDecoder {
         [config.images, config.factor() * h, config.factor() * w]
     }
 
-    /// One after the other: an image takes a hundred times the memory of its latents.
+    /// One after the other, and large ones in tiles: an image takes a hundred times the memory of its latents.
     fn decode(&self, samples: &Tensor) -> Result<Tensor> {
         let config = self.autoencoder.config();
         let image = |i: usize| {
             let latents = samples.slice(i..i + 1).map(|u| u / config.scaling + config.shift);
             let z = scaled_act(&latents, |_| 1.0);
-            let quantised = self.autoencoder.quantise(&z).map(|(z, _)| z);
-            to_tensor(&self.autoencoder.decode(quantised.as_ref().unwrap_or(&z), false).0)
+            let z = self.autoencoder.quantise(&z).map_or(z, |(quantised, _)| quantised);
+            to_tensor(&match Tiling::of(z.size()) {
+                Some(tiling) => self.autoencoder.decode_tiled(&z, tiling),
+                None => self.autoencoder.decode(&z, false).0,
+            })
         };
         Tensor::concat(&(0..samples.samples()).map(image).collect::<Result<Vec<_>>>()?)
     }

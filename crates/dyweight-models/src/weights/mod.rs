@@ -5,6 +5,7 @@
 //! folder   the folder of a network as diffusers and transformers write it: config.json and weights, in one file or shards
 //! layout   where a file keeps the tensor a network knows under its own name
 //! source   tensors for a network: from a set, from random numbers, or none at all, only noting what is asked for
+//! random   the random numbers
 //! check    what is missing, misshapen or left over, by name
 //! ```
 //!
@@ -14,6 +15,7 @@
 mod check;
 mod folder;
 mod layout;
+mod random;
 mod set;
 mod source;
 
@@ -21,5 +23,5 @@ pub use folder::Folder;
 pub(crate) use folder::{config_of, inside, read_json};
 pub(crate) use layout::{Layout, Location, Part};
 pub use set::TensorSet;
-pub use source::TensorPlan;
 pub(crate) use source::{Scope, Source};
+pub use source::{TensorPlan, Weighed};

@@ -1,7 +1,7 @@
 //! The named tensors of a network, from one file or several.
 
 use dyweight_core::error::{Error, Result};
-use dyweight_files::{Format, Malformed, SharedBytes, StoredTensor, TensorFile, TorchFile, read_file, sniff};
+use dyweight_files::{Format, Malformed, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data, sniff};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,10 @@ pub struct TensorSet {
 }
 
 impl TensorSet {
-    /// Reads a safetensors file or a torch file (`.ckpt`, `.pt`, `.bin`), told by content.
+    /// Opens a safetensors file or a torch file (`.ckpt`, `.pt`, `.bin`), told by content. Large ones are mapped: numbers are
+    /// read when they are used.
     pub fn read(path: &Path) -> Result<Self> {
-        Self::parse(path, read_file(path, u64::MAX)?)
+        Self::parse(path, read_data(path)?)
     }
 
     /// Reads the bytes of a file called `path`.

@@ -43,6 +43,8 @@ pub struct Entry {
     pub who: Contestant,
     /// The subject it is judged on, by its number.
     pub subject: usize,
+    /// `nfe` counts calls that could be made side by side once.
+    pub once: bool,
 }
 
 /// How entries are judged.
@@ -87,7 +89,7 @@ impl Entry {
 
     /// A cell of a table whose columns are budgets.
     pub fn new(row: impl Into<String>, nfe: usize, who: Contestant) -> Self {
-        Self { row: row.into(), column: format!("{nfe} calls"), x: nfe as f64, nfe, who, subject: 0 }
+        Self { row: row.into(), column: format!("{nfe} calls"), x: nfe as f64, nfe, who, subject: 0, once: false }
     }
 }
 

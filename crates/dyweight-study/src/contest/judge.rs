@@ -16,7 +16,7 @@ use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
 use dyweight_core::learned::Built;
-use dyweight_core::sample::{Plan, sample};
+use dyweight_core::sample::{Plan, probe, sample};
 use dyweight_core::solver::Solver;
 use dyweight_core::solver_file::SolverFile;
 use dyweight_core::spec::budget::Setting;
@@ -34,6 +34,8 @@ pub(super) struct Ready {
     times: Vec<Coeff>,
     afs: bool,
     nfe: usize,
+    /// Calls, with those that could be made side by side counted once.
+    rounds: usize,
     /// The time the solver takes itself to be at, step by step; none where it is what the network is told.
     believed: Option<Vec<f64>>,
 }
@@ -45,7 +47,7 @@ impl Ready {
             Contestant::Handcrafted { .. } => {
                 Self::handcrafted(entry, &*subject.model.model, subject.calls()?, &ScheduleSpec::default()).map(Some)
             }
-            Contestant::Given { file } => Self::learned(file, entry.nfe, subject).map(Some),
+            Contestant::Given { file } => Self::learned(file, entry, subject).map(Some),
             Contestant::Learned { .. } => Ok(None),
         }
     }
@@ -61,7 +63,7 @@ impl Ready {
             Setting { solver: &*solver, schedule: &rule, range, afs, denoise_to_zero: false, prediction, calls };
         let grid = setting.grid(Budget::Nfe(entry.nfe))?;
         let nfe = setting.count(&grid)?;
-        Ok(Self { solver, times: grid.coeffs(), afs, nfe, believed: None })
+        Ok(Self { solver, times: grid.coeffs(), afs, nfe, rounds: nfe, believed: None })
     }
 
     /// What sampling runs.
@@ -70,7 +72,7 @@ impl Ready {
     }
 
     /// Learned coefficients on the grid they were learned on.
-    pub fn learned(file: &SolverFile, nfe: usize, subject: &Subject) -> Result<Self> {
+    pub fn learned(file: &SolverFile, entry: &Entry, subject: &Subject) -> Result<Self> {
         let prediction = subject.model.model.prediction();
         if file.prediction != prediction {
             return Err(Error::Conflict {
@@ -80,12 +82,15 @@ impl Ready {
         }
         let Built { solver, times } = file.build()?;
         let plan = Plan { solver: &*solver, times: times.clone(), afs: file.afs, denoise_to_zero: false };
-        let made = subject.calls()? * dyweight_core::sample::count_calls(&plan, prediction)?;
-        if made != nfe {
-            return Err(Error::NoSuchBudget { solver: solver.label(), nfe, near: vec![made] });
+        let probed = probe(&plan, prediction)?;
+        let calls = subject.calls()?;
+        let (made, rounds) = (calls * probed.calls, calls * probed.rounds);
+        let counted = if entry.once { rounds } else { made };
+        if counted != entry.nfe {
+            return Err(Error::NoSuchBudget { solver: solver.label(), nfe: entry.nfe, near: vec![counted] });
         }
         let believed = file.body.weights().map(|_| file.realised_times[usize::from(file.afs)..].to_vec());
-        Ok(Self { solver, times, afs: file.afs, nfe, believed })
+        Ok(Self { solver, times, afs: file.afs, nfe: made, rounds, believed })
     }
 }
 
@@ -218,6 +223,7 @@ impl Judge<'_> {
             row: entry.row.clone(),
             solver: ready.solver.label(),
             nfe: ready.nfe,
+            rounds: (ready.rounds < ready.nfe).then_some(ready.rounds),
             steps: ready.times.len() - 1,
             failed: None,
             rmse: None,
@@ -236,7 +242,9 @@ impl Judge<'_> {
         }
         score.rmse = Some(rmse(&whole.errors));
         // Infinite where there is no difference: nothing JSON could hold, and nothing to learn.
-        score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite());
+        // Nor has what is decoded first a peak to compare with.
+        let decoded = self.subject.model.model.decoder().is_some();
+        score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite() && !decoded);
         if let Some((map, reference)) = self.reference() {
             score.frechet = Some(reference.estimate(&Features::from_rows(map.dims(), whole.features)?)?);
         }
@@ -263,6 +271,7 @@ impl Judge<'_> {
             row: "teacher".into(),
             solver: teacher.solver.label(),
             nfe,
+            rounds: None,
             steps: teacher.grid.steps(),
             failed: None,
             rmse: None,
@@ -272,16 +281,17 @@ impl Judge<'_> {
         }))
     }
 
-    /// Features of samples; none without a reference.
+    /// Features of samples, or of the images they are decoded to; none without a reference.
     fn features(&self, samples: &Tensor) -> Result<Vec<f32>> {
         let Some((map, _)) = self.reference() else { return Ok(Vec::new()) };
-        Ok(map.features(&quantise(samples))?.data().iter().map(|v| *v as f32).collect())
+        let images = self.subject.model.model.decoder().map(|decoder| decoder.decode(samples)).transpose()?;
+        Ok(map.features(&quantise(images.as_ref().unwrap_or(samples)))?.data().iter().map(|v| *v as f32).collect())
     }
 
     /// Features and statistics, where they are of what the subject makes: all classes of images of that shape.
     fn reference(&self) -> Option<&FeatureReference> {
         let subject = self.subject;
-        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.shape() && subject.class.is_none();
+        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.image_shape() && subject.class.is_none();
         self.judging.reference.as_ref().filter(|(map, _)| fits(&**map))
     }
 
@@ -310,7 +320,7 @@ impl Judge<'_> {
         let bound = self.subject.model.model.denoiser(&pairs.condition(range.clone()))?;
         let spy = Spy { inner: &*bound, times: ready.believed.as_deref(), seen: Mutex::default() };
         let plan = ready.plan();
-        let mut pictures = Pictures::begin(range.start, self.subject.model.model.shape());
+        let mut pictures = Pictures::begin(range.start, &*self.subject.model.model);
         let latents = pairs.latents(range.clone())?;
         let (begun, mut watching) = (Instant::now(), Duration::ZERO);
         let outcome = sample(&spy, &plan, &latents, &mut |state| {
@@ -359,9 +369,9 @@ struct Seen {
     watching: Duration,
 }
 
-impl Denoiser for Spy<'_> {
-    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
-        let out = self.inner.predict(x, levels)?;
+impl Spy<'_> {
+    /// Notes the slopes of an answer.
+    fn note(&self, x: &Tensor, levels: &Levels, out: &Tensor) {
         let begun = Instant::now();
         let mut seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let call = seen.slopes.len();
@@ -381,7 +391,20 @@ impl Denoiser for Spy<'_> {
         let slopes = (0..x.samples()).map(moments).collect();
         seen.slopes.push(slopes);
         seen.watching += begun.elapsed();
+    }
+}
+
+impl Denoiser for Spy<'_> {
+    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
+        let out = self.inner.predict(x, levels)?;
+        self.note(x, levels, &out);
         Ok(out)
+    }
+
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        let (out, feature) = self.inner.predict_with_feature(x, levels, len)?;
+        self.note(x, levels, &out);
+        Ok((out, feature))
     }
 
     fn prediction(&self) -> Prediction {

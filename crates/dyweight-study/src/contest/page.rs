@@ -1,5 +1,6 @@
 //! The parts of a report that every experiment has.
 
+use super::experiment::Subject;
 use super::view::{Measure, View};
 use crate::report::html::{Cell, Chart, Column, Page, Section, Table};
 use crate::report::{Axis, BarChart, BarSeries, Dash, Figure, LineChart, Marker, Series};
@@ -183,9 +184,10 @@ impl View<'_> {
                     "Distance to the teacher",
                     format!(
                         "Root mean squared difference between each sample and what `{}` with {} calls makes of the same noise, \
-                     over {count} samples, ± one standard error.",
+                     over {count} samples, ± one standard error.{}",
                         self.experiment.judging.teacher.solver,
                         self.teacher_calls(),
+                        self.in_latents(),
                     ),
                 ),
             };
@@ -209,11 +211,22 @@ impl View<'_> {
             if measure == Measure::Frechet {
                 self.teachers(section);
             }
-            if measure == Measure::Rmse {
+            if measure == Measure::Rmse && self.in_latents().is_empty() {
                 section.table(self.table(Measure::Psnr, "The same as peak signal-to-noise ratio in decibels"));
             }
         }
         Ok(())
+    }
+
+    /// Says so where samples are compared before they are decoded.
+    fn in_latents(&self) -> &'static str {
+        let decoded = |subject: &Subject| subject.model.model.decoder().is_some();
+        match self.experiment.subjects.iter().any(decoded) {
+            true => {
+                " Measured between latents, before they are decoded; pictures and features are of the decoded images."
+            }
+            false => "",
+        }
     }
 
     /// The Fréchet distance of each teacher: what an imitation can hope for.

@@ -1,6 +1,7 @@
 //! What is shown of an entry: its first samples, and the way some of them took.
 
 use crate::report::{Figure, samples_in_plane};
+use dyweight_core::denoiser::Model;
 use dyweight_core::error::Result;
 use dyweight_core::sample::State;
 use dyweight_core::tensor::Tensor;
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Samples on a contact sheet, in rows of eight.
 const SHOWN: usize = 64;
+/// The same of samples that have to be decoded, which takes as long as a network call.
+const DECODED: usize = 16;
 /// Samples whose states are kept.
 const WAYS: usize = 3;
 /// Points drawn of a model in the plane, and ways.
@@ -22,6 +25,7 @@ const PLANE_WAYS: usize = 12;
 pub(super) struct Pictures {
     first: usize,
     shape: [usize; 3],
+    decoded: bool,
     latest: Vec<Vec<f64>>,
     ways: Vec<Vec<(f64, Vec<f64>)>>,
 }
@@ -33,19 +37,24 @@ fn is_plane(shape: [usize; 3]) -> bool {
 
 impl Pictures {
     /// For the samples from number `first` on.
-    pub fn begin(first: usize, shape: [usize; 3]) -> Self {
-        Self { first, shape, ..Self::default() }
+    pub fn begin(first: usize, model: &dyn Model) -> Self {
+        Self { first, shape: model.shape(), decoded: model.decoder().is_some(), ..Self::default() }
     }
 
     /// Finished samples, without their ways.
-    pub fn of(samples: &Tensor, shape: [usize; 3]) -> Self {
+    pub fn of(samples: &Tensor, model: &dyn Model) -> Self {
         let latest = (0..samples.samples()).map(|i| samples.sample(i).to_vec()).collect();
-        Self { latest, ..Self::begin(0, shape) }
+        Self { latest, ..Self::begin(0, model) }
     }
 
-    /// How many samples of this shape are shown.
-    pub fn shown(shape: [usize; 3]) -> usize {
+    /// How many samples of a model are shown.
+    pub fn many(model: &dyn Model) -> usize {
+        Self::shown(model.shape(), model.decoder().is_some())
+    }
+
+    fn shown(shape: [usize; 3], decoded: bool) -> usize {
         match shape {
+            _ if decoded => DECODED,
             shape if is_plane(shape) => POINTS,
             shape if is_image(shape) => SHOWN,
             _ => 0,
@@ -54,8 +63,10 @@ impl Pictures {
 
     /// Keeps what is wanted of a state.
     pub fn see(&mut self, state: &State<'_>) {
-        let shown = Self::shown(self.shape);
+        let shown = Self::shown(self.shape, self.decoded);
+        // What a decoder makes of noisy states is nothing to look at.
         let ways = if is_plane(self.shape) { PLANE_WAYS } else { WAYS.min(shown) };
+        let ways = if self.decoded { 0 } else { ways };
         let x = state.x.tensor();
         let keep = |limit: usize| limit.saturating_sub(self.first).min(x.samples());
         self.latest = (0..keep(shown)).map(|i| x.sample(i).to_vec()).collect();
@@ -78,6 +89,15 @@ impl Pictures {
         let (sheet, way) = files(directory, key);
         if self.latest.is_empty() {
             return Ok(());
+        }
+        if let Some(decoder) = model.model.decoder() {
+            let [c, h, w] = self.shape;
+            let image = |x: &Vec<f64>| {
+                let image = decoder.decode(&Tensor::new([1, c, h, w], x.clone())?)?;
+                Image::from_sample(image.sample(0), decoder.shape())
+            };
+            let images: Vec<Image> = self.latest.iter().map(image).collect::<Result<_>>()?;
+            return contact_sheet(&images, 4, 1)?.write(&sheet);
         }
         if is_plane(self.shape) {
             let png = self.plane(model).draw()?.to_png(2.0)?;
@@ -115,7 +135,8 @@ impl Parcel for Pictures {
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
         let (first, shape): (_, Vec<usize>) = Parcel::take(from)?;
-        Some(Self { first, shape: shape.try_into().ok()?, latest: Parcel::take(from)?, ways: Parcel::take(from)? })
+        let shape = shape.try_into().ok()?;
+        Some(Self { first, shape, decoded: false, latest: Parcel::take(from)?, ways: Parcel::take(from)? })
     }
 }
 

@@ -92,17 +92,21 @@ impl View<'_> {
 
     /// How long all of it took, and training of that.
     fn times(&self) -> Vec<(String, String)> {
-        let times = &self.results.times;
-        let training: f64 = times.lessons.values().sum();
+        let of = |start: &str| -> Vec<f64> {
+            let own = self.results.seconds.iter().filter(|(key, _)| key.starts_with(start));
+            own.map(|(_, seconds)| *seconds).collect()
+        };
+        let (runs, lessons) = (self.results.run_seconds, of("training-"));
+        let training: f64 = lessons.iter().sum();
         let minutes = |seconds: f64| {
             if seconds < 120.0 { format!("{seconds:.0} s") } else { format!("{:.1} min", seconds / 60.0) }
         };
-        let all = (times.runs > 0.0).then(|| ("Time".to_string(), format!("{} in all", minutes(times.runs))));
-        let lessons = (training > 0.0).then(|| {
-            let count = times.lessons.len();
+        let all = (runs > 0.0).then(|| ("Time".to_string(), format!("{} in all", minutes(runs))));
+        let taught = (training > 0.0).then(|| {
+            let count = lessons.len();
             ("Training time".to_string(), format!("{} for {count} solvers", minutes(training)))
         });
-        all.into_iter().chain(lessons).collect()
+        all.into_iter().chain(taught).collect()
     }
 
     /// Numbers, drawings and solvers as files, and the main table for a paper.
@@ -157,7 +161,7 @@ impl View<'_> {
                 score.steps.into(),
             ];
             if style.times {
-                let seconds = self.results.times.samples.get(&score.key);
+                let seconds = self.results.seconds.get(&score.key);
                 cells.push(seconds.map_or(Cell::Empty, |s| Cell::number(1000.0 * s, 2)));
             }
             table.row(cells);

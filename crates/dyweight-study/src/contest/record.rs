@@ -15,6 +15,9 @@ pub struct Score {
     pub solver: String,
     /// Network calls, counted.
     pub nfe: usize,
+    /// The same with calls that could be made side by side counted once, where that is less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<usize>,
     /// Intervals of its grid.
     pub steps: usize,
     /// Why there are no numbers: the solver lost them.

@@ -69,16 +69,19 @@ pub struct Results {
     pub scores: BTreeMap<String, Score>,
     /// Lessons by key.
     pub lessons: BTreeMap<String, Lesson>,
-    /// How long things took, where that is known.
-    pub times: Times,
+    /// Seconds a process needs for a sample, in network and solver, by key; and for a lesson, by `training-` and its key. Where known: a lesson
+    /// that was interrupted has no time.
+    pub seconds: BTreeMap<String, f64>,
+    /// Seconds of all runs together that came to their end.
+    pub run_seconds: f64,
     directory: PathBuf,
 }
 
 impl Results {
     /// Nothing on record yet.
     pub fn none(directory: &Path) -> Self {
-        let (scores, lessons, times) = (BTreeMap::new(), BTreeMap::new(), Times::default());
-        Self { scores, lessons, times, directory: directory.to_owned() }
+        let (scores, lessons, seconds) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { scores, lessons, seconds, run_seconds: 0.0, directory: directory.to_owned() }
     }
 
     /// The score of an entry.
@@ -103,7 +106,8 @@ pub fn read(experiment: &Experiment, directory: &Path) -> Result<Results> {
 }
 
 fn sort(directory: &Path, lines: Vec<Value>) -> Result<Results> {
-    let mut results = Results { times: Times::read(directory), ..Results::none(directory) };
+    let mut results =
+        Results { seconds: times(directory), run_seconds: run_seconds(directory), ..Results::none(directory) };
     for line in lines {
         let line = serde_json::from_value(line).map_err(|e| {
             let problem = Malformed::Json { what: "record", reason: e.to_string() };
@@ -117,34 +121,21 @@ fn sort(directory: &Path, lines: Vec<Value>) -> Result<Results> {
     Ok(results)
 }
 
-/// Times on record.
-#[derive(Clone, Debug, Default)]
-pub struct Times {
-    /// Seconds a process needs for a sample, in network and solver, by the entry's key.
-    pub samples: BTreeMap<String, f64>,
-    /// Seconds of each lesson, by its key; of one that was interrupted the last part.
-    pub lessons: BTreeMap<String, f64>,
-    /// Seconds of all runs together that came to their end.
-    pub runs: f64,
+/// How long all runs on record took.
+fn run_seconds(directory: &Path) -> f64 {
+    let text = std::fs::read_to_string(directory.join("times.jsonl")).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()?["run"].as_f64()).sum()
 }
 
-impl Times {
-    /// A line that makes no sense is no time.
-    fn read(directory: &Path) -> Self {
-        let text = std::fs::read_to_string(directory.join("times.jsonl")).unwrap_or_default();
-        let mut times = Self::default();
-        for value in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
-            match (value["key"].as_str(), value["lesson"].as_str(), value["seconds"].as_f64()) {
-                (Some(key), ..) => {
-                    times.samples.extend(value["seconds_per_sample"].as_f64().map(|s| (key.to_string(), s)))
-                }
-                (_, Some(lesson), Some(seconds)) => drop(times.lessons.insert(lesson.into(), seconds)),
-                (_, None, Some(seconds)) => times.runs += seconds,
-                _ => {}
-            }
-        }
-        times
-    }
+/// Times on record; a line that makes no sense is no time.
+fn times(directory: &Path) -> BTreeMap<String, f64> {
+    let text = std::fs::read_to_string(directory.join("times.jsonl")).unwrap_or_default();
+    let time = |line: &str| {
+        let value: Value = serde_json::from_str(line).ok()?;
+        let seconds = value["seconds_per_sample"].as_f64().or(value["seconds"].as_f64())?;
+        Some((value["key"].as_str()?.to_string(), seconds))
+    };
+    text.lines().filter_map(time).collect()
 }
 
 /// Does all work that is not on record yet.
@@ -175,8 +166,8 @@ pub fn run(experiment: &Experiment, directory: &Path, comm: &Arc<dyn Comm>, watc
         work.done += 1;
     }
     if comm.is_first() && all > 0.0 {
-        work.note_time(&json!({ "run": experiment.name, "seconds": began.elapsed().as_secs_f64() }))?;
-        work.results.times = Times::read(directory);
+        work.note(&json!({ "run": began.elapsed().as_secs_f64() }))?;
+        work.results.run_seconds = run_seconds(directory);
     }
     Ok(work.results)
 }
@@ -242,7 +233,7 @@ impl Working<'_> {
             Some(ready) => self.judge(&key, entry, ready),
             None => {
                 let file = self.learned(entry)?;
-                let ready = Ready::learned(&file, entry.nfe, &self.experiment.subjects[entry.subject])?;
+                let ready = Ready::learned(&file, entry, &self.experiment.subjects[entry.subject])?;
                 self.judge(&key, entry, &ready)
             }
         }
@@ -283,14 +274,19 @@ impl Working<'_> {
         let course = course.stopped_by(self.watch.stop());
         let cost = self.forecast.lessons.get(key).map_or(0.0, Work::in_calls);
         self.begin(&format!("training {}, {} calls", entry.row, entry.nfe), course.iterations(), cost);
-        let (watch, began) = (&mut self.watch, Instant::now());
+        let watch = &mut self.watch;
+        let (begun, is_new) = (Instant::now(), !course.files().state.exists());
         let lesson = course.take(stages, &mut |_, _| watch.advance(1))?;
+        if self.comm.is_first() && is_new {
+            let (key, seconds) = (format!("training-{key}"), begun.elapsed().as_secs_f64());
+            self.note_time(&key, "seconds", seconds)?;
+            self.results.seconds.insert(key, seconds);
+        }
         if let Some(lesson) = &lesson {
             let path = self.directory.join(solver_file(entry));
             let solvers = self.directory.join("solvers");
             std::fs::create_dir_all(&solvers).map_err(|e| Error::io("create", &solvers, e))?;
             atomic::write(&path, &lesson.file.to_bytes())?;
-            self.note_time(&json!({ "lesson": key, "seconds": began.elapsed().as_secs_f64() }))?;
         }
         self.record(lesson.map(|lesson| Line::Lesson(Box::new(lesson))))?;
         if self.comm.is_first() { dyweight_train::remove_state(&course.files()) } else { Ok(()) }
@@ -353,8 +349,8 @@ impl Working<'_> {
             found.pictures.write(self.directory, key, &subject.model)?;
         }
         if let Some(seconds) = found.as_ref().and_then(|found| found.seconds_per_sample) {
-            self.note_time(&json!({ "key": key, "seconds_per_sample": seconds }))?;
-            self.results.times.samples.insert(key.into(), seconds);
+            self.note_time(key, "seconds_per_sample", seconds)?;
+            self.results.seconds.insert(key.into(), seconds);
         }
         self.record(found.map(|found| Line::Score(Box::new(found.score))))
     }
@@ -365,10 +361,10 @@ impl Working<'_> {
         if !self.comm.is_first() || super::pictures::files(self.directory, &key).0.exists() {
             return Ok(());
         }
-        let first = Pictures::shown(model.model.shape()).min(self.experiment.judging.seeds.len());
+        let first = Pictures::many(&*model.model).min(self.experiment.judging.seeds.len());
         let states = if first > 0 { targets.of(0..first)? } else { Vec::new() };
         let Some(last) = states.last() else { return Ok(()) };
-        Pictures::of(last, model.model.shape()).write(self.directory, &key, model)
+        Pictures::of(last, &*model.model).write(self.directory, &key, model)
     }
 
     /// Has the teacher's endpoints computed, or read from disk.
@@ -388,7 +384,11 @@ impl Working<'_> {
         Ok(())
     }
 
-    fn note_time(&self, line: &Value) -> Result<()> {
+    fn note_time(&self, key: &str, what: &str, seconds: f64) -> Result<()> {
+        self.note(&json!({ "key": key, what: seconds }))
+    }
+
+    fn note(&self, line: &Value) -> Result<()> {
         let path = self.directory.join("times.jsonl");
         let line = format!("{line}\n");
         let open = OpenOptions::new().append(true).create(true).open(&path);

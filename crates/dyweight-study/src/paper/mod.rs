@@ -12,6 +12,7 @@ mod main_table;
 mod order;
 mod pairs;
 mod quickstart;
+mod rivals;
 mod setup;
 mod stability;
 mod supervision;
@@ -20,7 +21,7 @@ mod transfer;
 
 pub use lineup::lineup;
 pub use quickstart::QUICKSTART;
-pub use setup::StudySetup;
+pub use setup::{RivalSetup, StudySetup};
 
 use super::contest::{Entry, Measure, Repeat, Style, Subject, View};
 use crate::report::html::{Page, Verdict};
@@ -75,6 +76,7 @@ pub struct Study {
 /// All of them.
 pub const STUDIES: &[&Study] = &[
     &main_table::STUDY,
+    &rivals::STUDY,
     &ablation_time::STUDY,
     &order::STUDY,
     &teacher::STUDY,

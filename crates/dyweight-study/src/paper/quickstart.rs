@@ -47,6 +47,7 @@ impl StudySetup {
         };
         let seeds = Seeds::parse("0-95")?;
         Ok(Self {
+            rivals: Default::default(),
             model,
             budgets: vec![3, 5, 7],
             train,

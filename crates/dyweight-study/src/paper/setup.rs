@@ -17,6 +17,19 @@ pub(super) const FULL: &str = "DyWeight";
 /// How the row of its handcrafted relative is called.
 pub(super) const IPNDM: &str = "iPNDM-3";
 
+/// What the study of learned rivals is told besides.
+#[derive(Clone, Default)]
+pub struct RivalSetup {
+    /// The methods; all if empty.
+    pub methods: Vec<String>,
+    /// Each method with its authors' teacher instead of the same for all.
+    pub paper: bool,
+    /// Calls that could be made side by side are counted once.
+    pub once: bool,
+    /// Solver files that take part too.
+    pub files: Vec<String>,
+}
+
 /// Everything a study is told.
 #[derive(Clone)]
 pub struct StudySetup {
@@ -38,6 +51,8 @@ pub struct StudySetup {
     pub batch: usize,
     /// Seeds of the training pairs, one training each; the one of `train` if none.
     pub train_seeds: Vec<u64>,
+    /// For the study of learned rivals.
+    pub rivals: RivalSetup,
 }
 
 impl StudySetup {
@@ -59,6 +74,7 @@ impl StudySetup {
             reference: None,
             batch: 64,
             train_seeds: Vec::new(),
+            rivals: RivalSetup::default(),
         })
     }
 

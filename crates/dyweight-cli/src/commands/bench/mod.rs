@@ -174,13 +174,17 @@ fn measure(args: &BenchArgs, job: &Job<'_>, once: &dyn Fn() -> Result<()>) -> Re
         None => USUAL,
     };
     let mut progress = ui::Progress::new("measuring", warm_runs + least);
-    let mut times = Spread::default();
+    // On a machine that others use, too, the time of all threads together is the steadier of the two.
+    let (mut times, mut processor) = (Spread::default(), None::<f64>);
     while times.count() < least || (times.count() < most && times.total() < seconds) {
         let is_warm = progress.done() >= warm_runs;
-        let started = Instant::now();
+        let (started, before) = (Instant::now(), machine::processor_seconds());
         once()?;
         if is_warm {
             times.add(started.elapsed().as_secs_f64());
+            if let (Some(before), Some(after)) = (before, machine::processor_seconds()) {
+                processor = Some(processor.unwrap_or(f64::INFINITY).min(after - before));
+            }
         }
         progress.add(1, "");
         if ui::stop_requested() {
@@ -188,7 +192,8 @@ fn measure(args: &BenchArgs, job: &Job<'_>, once: &dyn Fn() -> Result<()>) -> Re
         }
     }
     progress.finish();
-    let facts = facts(args, job, &times, warm_runs);
+    let mut facts = facts(args, job, &times, warm_runs);
+    facts["processor_seconds"] = json!(processor);
     if args.json {
         ui::print_json(&facts);
     } else {

@@ -1,13 +1,13 @@
 //! The paper's experiments.
 
-use crate::args::{ModelArgs, ReferenceArgs, check_batch, opened};
+use crate::args::{ModelArgs, ReferenceArgs, check_batch, counts_once, opened, unknown};
 use crate::contest::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::spec::Seeds;
 use dyweight::spec::budget::check_steps;
 use dyweight::study::contest::View;
-use dyweight::study::paper::{StudySetup, named};
+use dyweight::study::paper::{RivalSetup, StudySetup, named};
 use dyweight::train::comm::Comm;
 use dyweight::{Error, Result};
 use std::path::PathBuf;
@@ -43,6 +43,16 @@ pub struct PaperArgs {
     /// Samples per batch; changes nothing but speed and memory [64]
     #[arg(long, help_heading = "Judging")]
     batch: Option<usize>,
+    /// Solver files of learned rivals, for the study main; may be given several times
+    #[arg(
+        long = "weights",
+        alias = "solver-file",
+        value_name = "FILE|PRESET",
+        value_delimiter = ',',
+        num_args = 1,
+        help_heading = "Rivals"
+    )]
+    pub solver_file: Vec<String>,
     /// Training iterations [625; 1500 for a closed form; fewer with --quick]
     #[arg(long, help_heading = "Training")]
     iters: Option<usize>,
@@ -67,6 +77,39 @@ pub struct PaperArgs {
     reference: ReferenceArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// What the study of learned rivals can be told besides.
+#[derive(Args)]
+pub struct RivalArgs {
+    #[command(flatten)]
+    pub paper: PaperArgs,
+    /// Methods that take part (see 'dyweight list methods') [all]
+    #[arg(long, value_name = "NAME,NAME,…", value_delimiter = ',', num_args = 1)]
+    methods: Vec<String>,
+    /// equal: the same pairs and teacher for all; paper: each with its authors' teacher
+    #[arg(long, value_name = "equal|paper", default_value = "equal")]
+    recipe: String,
+    /// How calls that could be made side by side are counted: each, or once as EPD's authors do
+    #[arg(long, value_name = "each|once", default_value = "each")]
+    count_parallel: String,
+}
+
+impl RivalArgs {
+    /// The library's description.
+    pub fn setup(&self) -> Result<RivalSetup> {
+        let known: Vec<&str> = dyweight::train::methods::list().iter().map(|(name, ..)| *name).collect();
+        if let Some(name) = self.methods.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(unknown("method", name, &known));
+        }
+        let paper = match self.recipe.as_str() {
+            "equal" => false,
+            "paper" => true,
+            other => return Err(unknown("recipe", other, &["equal", "paper"])),
+        };
+        let once = counts_once(&self.count_parallel)?;
+        Ok(RivalSetup { methods: self.methods.clone(), paper, once, files: Vec::new() })
+    }
 }
 
 impl PaperArgs {
@@ -108,12 +151,12 @@ impl PaperArgs {
 }
 
 /// Runs the study of that name.
-pub fn run(name: &str, args: &PaperArgs, comm: &Arc<dyn Comm>) -> Result<()> {
+pub fn run(name: &str, args: &PaperArgs, rivals: RivalSetup, comm: &Arc<dyn Comm>) -> Result<()> {
     ui::set_threads(args.output.threads, &**comm)?;
     let study = named(name)?;
     let (model, usual) = (args.model(), format!("study-{name}"));
     let out = args.output.directory_apart_from(&usual, &[model.files(), args.reference.files()].concat())?;
-    let setup = args.setup()?;
+    let setup = StudySetup { rivals, ..args.setup()? };
     if setup.budgets.is_empty() {
         let expected = "at least one number of network calls".into();
         return Err(Error::BadValue { name: "nfe", value: String::new(), expected });

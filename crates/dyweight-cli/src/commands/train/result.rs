@@ -36,12 +36,16 @@ impl Job<'_> {
         let baseline = *baseline;
         let guard = run.guard.as_ref();
         if args.json {
-            ui::print_json(&json!({
+            let mut facts = json!({
                 "out": text(&self.out), "nfe": self.prepared.plan.student.frame.nfe, "iterations": run.iteration, "seconds": seconds,
                 "validation_loss": guard.map(|g| g.best_loss), "initial_loss": guard.map(|g| g.initial_loss),
                 "ipndm_loss": baseline, "rollbacks": guard.map(|g| g.rollbacks),
                 "distance": gain.map(|g| g.distance), "best_handcrafted": gain.map(|g| &g.rival.name), "best_handcrafted_distance": gain.map(|g| g.rival.distance),
-            }));
+            });
+            for (key, value) in trained.file.body.learned().facts() {
+                facts[key] = value;
+            }
+            ui::print_json(&facts);
             return;
         }
         let iterations = run.iteration;
