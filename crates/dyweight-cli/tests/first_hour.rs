@@ -66,7 +66,7 @@ fn strict_takes_what_train_made_however_unusual_its_values() {
     place.works(&format!("{TRAIN} --iters 6"));
     let text = String::from_utf8(bytes(&place.path("s.json"))).unwrap();
     let mut solver: serde_json::Value = serde_json::from_str(&text).unwrap();
-    solver["time_scale"][0] = 1.62.into();
+    solver["body"]["time_scale"][0] = 1.62.into();
     place.write("s.json", solver.to_string());
     let sampled = place.works("sample --model mixture --weights s.json --strict --outdir out");
     assert!(sampled.stderr.contains("warning: time scale 0 is 1.62"), "{sampled:?}");

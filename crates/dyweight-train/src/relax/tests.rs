@@ -113,8 +113,7 @@ fn the_released_loop_visit_by_visit() {
             let [step, lr1, lr2] = [0, 1, 2].map(|k| rates[3 * visit + k]);
             let (noise, y) = (rows(&now, &ids), rows(&targets, &ids));
             let solver = |numbers| (learnable, numbers);
-            let found =
-                student.gradient(&model, solver(&numbers[..]), (&noise, true), std::slice::from_ref(&y)).unwrap();
+            let found = student.gradient(&model, solver(&numbers[..]), (&noise, true), std::slice::from_ref(&y)).unwrap();
             near(&name("loss"), &found.losses, &of("loss")[2 * visit..2 * visit + 2], 1e-6);
             let both = of("round")[visit] >= options["rounds_v1"].as_f64().unwrap();
             if valid[visit] == 0.0 {
