@@ -188,7 +188,7 @@ fn foresee(experiment: &Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dy
         seconds += Pace::of(&subject.model, &condition, experiment.judging.batch)?.seconds(work)?;
     }
     let writes = vec![format!("{}: records, solvers, pictures, report.html, report.md", shown(out))];
-    crate::forecast::Forecast { what, work: forecast.all(), seconds, writes }.print(args.json);
+    crate::forecast::Forecast { what, work: forecast.all(), seconds, writes, known: None }.print(args.json);
     Ok(())
 }
 

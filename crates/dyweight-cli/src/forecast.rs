@@ -4,7 +4,7 @@
 //! while it made them.
 
 use crate::{machine, ui};
-use dyweight::denoiser::{Condition, Levels};
+use dyweight::denoiser::{Condition, Cost, Levels};
 use dyweight::models::LoadedModel;
 use dyweight::noise::Rng;
 use dyweight::train::{Work, in_parts};
@@ -90,15 +90,49 @@ pub struct Forecast {
     pub seconds: f64,
     /// What would be written where.
     pub writes: Vec<String>,
+    /// What a call costs, where the model says so, and the operations per second just measured: then no call is made.
+    pub known: Option<(Cost, f64)>,
 }
 
 impl Forecast {
     /// As JSON.
     fn facts(&self) -> Value {
-        json!({
+        let mut facts = json!({
             "would": self.what, "calls": self.work.calls, "gradients": self.work.gradients, "seconds": self.seconds,
             "peak_bytes": machine::peak_bytes(), "threads": rayon::current_num_threads(), "writes": self.writes,
-        })
+        });
+        if let Some((cost, rate)) = &self.known {
+            facts["weight_bytes"] = json!(cost.weights);
+            facts["resident_bytes"] = json!(cost.resident);
+            facts["activation_bytes"] = json!(cost.activations);
+            facts["operations_per_call"] = json!(cost.operations);
+            facts["operations_per_second"] = json!(rate);
+            facts["seconds_per_call"] = json!(cost.operations / rate);
+        }
+        facts
+    }
+
+    /// How long, and by what; how much memory.
+    fn costs(&self) -> Vec<String> {
+        let (threads, all) = (rayon::current_num_threads(), ui::duration(self.seconds));
+        let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
+        let Some((cost, rate)) = &self.known else {
+            let memory = machine::peak_bytes().map(|bytes| format!("  memory  about {} MB", megabytes(bytes)));
+            let time = format!("  time    about {all} on {threads} threads, by a few calls made now");
+            return std::iter::once(time).chain(memory).collect();
+        };
+        let (weights, resident, activations) =
+            (megabytes(cost.weights), megabytes(cost.resident), megabytes(cost.activations));
+        let (call, giga) = (ui::duration(cost.operations / rate), rate / 1e9);
+        vec![
+            format!(
+                "  time    about {all} on {threads} threads; a call {call}, {:.2e} operations at {giga:.0} GFLOP/s",
+                cost.operations
+            ),
+            format!(
+                "  memory  {resident} MB of {weights} MB of weights at a time, {activations} MB for each sample of a batch"
+            ),
+        ]
     }
 
     /// Prints it.
@@ -108,16 +142,9 @@ impl Forecast {
         }
         let Work { calls, gradients } = self.work;
         let gradients = if gradients > 0 { format!(", {} more with gradients", grouped(gradients)) } else { "".into() };
-        let threads = rayon::current_num_threads();
         ui::print(&format!("would {}", self.what));
         ui::print(&format!("  calls   {} of the network{gradients}", grouped(calls)));
-        ui::print(&format!(
-            "  time    about {} on {threads} threads, by a few calls made now",
-            ui::duration(self.seconds)
-        ));
-        if let Some(bytes) = machine::peak_bytes() {
-            ui::print(&format!("  memory  about {} MB", bytes.div_ceil(1 << 20)));
-        }
+        self.costs().iter().for_each(|line| ui::print(line));
         for (i, file) in self.writes.iter().enumerate() {
             ui::print(&format!("  {}  {file}", if i == 0 { "writes" } else { "      " }));
         }

@@ -28,6 +28,20 @@ impl SharedBytes {
         let start = self.range.start;
         Some(Self { buffer: Arc::clone(&self.buffer), range: start + range.start..start + range.end })
     }
+
+    /// Has bytes of a mapped file read ahead; nothing to do for those in memory.
+    pub fn fetch(&self) {
+        if let Buffer::File(file) = &*self.buffer {
+            file.fetch(self.range.clone());
+        }
+    }
+
+    /// Lets go the memory of bytes of a mapped file, which are read again when they are looked at; those in memory stay.
+    pub fn release(&self) {
+        if let Buffer::File(file) = &*self.buffer {
+            file.release(self.range.clone());
+        }
+    }
 }
 
 impl Deref for SharedBytes {

@@ -8,11 +8,13 @@ pub mod edm;
 pub mod embedded;
 mod feature_spec;
 pub mod features;
+pub mod flux;
 pub mod inception;
 pub mod latent;
 mod memory;
 mod side_by_side;
 pub mod spec;
+pub mod t5;
 pub mod unet;
 pub mod weights;
 
@@ -27,4 +29,21 @@ pub fn instruction_set() -> &'static str {
         dyweight_nn::Isa::Avx2 => "avx2",
         dyweight_nn::Isa::Portable => "portable",
     }
+}
+
+/// Multiplications and additions a second that all threads reach on a product of matrices, measured for about a tenth of a
+/// second: what a network call will take can be told from it beforehand.
+pub fn measured_rate() -> f64 {
+    const SIZE: usize = 512;
+    let weights = dyweight_nn::Linear::new(SIZE, SIZE, &vec![0.5; SIZE * SIZE], None);
+    let Ok(layer) = weights else { return f64::NAN };
+    let x = dyweight_nn::Act::zeros(dyweight_nn::Shape::tokens(1, SIZE, SIZE));
+    let operations = 2.0 * (SIZE * SIZE * SIZE) as f64;
+    let (started, mut best) = (std::time::Instant::now(), 0f64);
+    while best == 0.0 || started.elapsed().as_secs_f64() < 0.1 {
+        let once = std::time::Instant::now();
+        drop(layer.forward(&x));
+        best = best.max(operations / once.elapsed().as_secs_f64().max(1e-9));
+    }
+    best
 }

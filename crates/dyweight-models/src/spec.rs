@@ -5,7 +5,7 @@
 
 use crate::edm::{Config, Edm, EdmFile, conv_algo, published};
 use crate::embedded;
-use crate::latent::{self, Bundle, Family, LatentModel, Settings, Summary};
+use crate::latent::{self, Bundle, Family, FlowModel, LatentModel, Settings, Summary};
 use crate::weights::TensorSet;
 use dyweight_core::denoiser::{Denoiser, Model};
 use dyweight_core::error::{Error, Result, shown};
@@ -38,6 +38,8 @@ pub struct ModelSpec {
     pub beta_table: Option<String>,
     /// Folder of the tokenizer of a text encoder that came without one.
     pub tokenizer: Option<PathBuf>,
+    /// Tokens of a text for T5: 512, or 256 for a model without guidance.
+    pub text_tokens: Option<usize>,
 }
 
 /// A model ready to use.
@@ -72,6 +74,8 @@ pub enum AnyModel {
     Network(Box<Edm>),
     /// A latent diffusion model.
     Latent(Box<LatentModel>),
+    /// A latent flow.
+    Flow(Box<FlowModel>),
 }
 
 /// Built-in models with a line each.
@@ -106,6 +110,11 @@ impl ModelSpec {
             AnyModel::Latent(model) => {
                 let conv = format!("{:?}", self.conv()?).to_lowercase();
                 let settings = json!({ "shape": model.shape(), "conv": conv });
+                (Arc::from(model as Box<dyn Model>), settings)
+            }
+            AnyModel::Flow(model) => {
+                let conv = format!("{:?}", self.conv()?).to_lowercase();
+                let settings = json!({ "shape": model.shape(), "conv": conv, "text_tokens": model.text_tokens() });
                 (Arc::from(model as Box<dyn Model>), settings)
             }
         };
@@ -194,6 +203,10 @@ impl ModelSpec {
     }
 
     fn of_bundle(&self, bundle: &Bundle) -> Result<(AnyModel, String)> {
+        if bundle.is_flow() {
+            let (model, sha256) = FlowModel::open(bundle, &self.settings()?)?;
+            return Ok((AnyModel::Flow(Box::new(model)), sha256));
+        }
         let (model, sha256) = LatentModel::open(bundle, &self.settings()?)?;
         Ok((AnyModel::Latent(Box::new(model)), sha256))
     }
@@ -205,6 +218,7 @@ impl ModelSpec {
             size: [self.height, self.width],
             beta_table: self.beta_table.clone(),
             tokenizer: self.tokenizer.clone(),
+            text_tokens: self.text_tokens,
         })
     }
 
@@ -275,11 +289,7 @@ fn no_model_file(path: &Path) -> Option<Error> {
 }
 
 /// Networks others have published that cannot be run: the start of their tensors' names, and what they are.
-const FOREIGN: &[(&str, &str)] = &[
-    ("double_blocks.", "a FLUX transformer"),
-    ("model.diffusion_model.double_blocks.", "a FLUX checkpoint"),
-    ("model.diffusion_model.joint_blocks.", "a Stable Diffusion 3 checkpoint"),
-];
+const FOREIGN: &[(&str, &str)] = &[("model.diffusion_model.joint_blocks.", "a Stable Diffusion 3 checkpoint")];
 
 /// Says what a file of someone else's network is.
 fn refuse_foreign(path: &Path, file: &TensorFile) -> Result<()> {
@@ -287,7 +297,7 @@ fn refuse_foreign(path: &Path, file: &TensorFile) -> Result<()> {
     let Some((_, what)) = FOREIGN.iter().find(|(start, _)| starts(start)) else { return Ok(()) };
     Err(Error::Conflict {
         problem: format!("'{}' is {what}, which cannot be run", shown(path)),
-        hint: "networks of EDM and Stable Diffusion 1.x can be; its learned coefficients can be read all the same ('dyweight list presets')"
+        hint: "networks of EDM, Stable Diffusion 1.x and FLUX can be; its learned coefficients can be read all the same ('dyweight list presets')"
             .into(),
     })
 }

@@ -7,8 +7,10 @@ use std::path::Path;
 
 /// No file of prompts is larger.
 const LARGEST: u64 = 64 << 20;
-/// Encoded texts are kept in memory, a quarter of a megabyte each of Stable Diffusion's.
+/// Encoded texts are kept in memory, a quarter of a megabyte each of Stable Diffusion's,
 const MOST: usize = 8192;
+/// eight megabytes each of FLUX's.
+const MOST_BYTES: usize = 8 << 30;
 
 /// Texts, as given and as a model's encoder sees them.
 #[derive(Clone, Debug)]
@@ -26,7 +28,17 @@ impl Prompts {
             let expected = format!("must be 1 to {MOST}");
             return Err(Error::BadValue { name: "prompts", value: texts.len().to_string(), expected });
         }
-        let contexts = texts.iter().map(|text| model.context_of(text)).collect::<Result<_>>()?;
+        let mut contexts = Vec::with_capacity(texts.len());
+        for text in &texts {
+            contexts.push(model.context_of(text)?);
+            // All are of one size: the first says what they will take.
+            let each = contexts.first().map_or(0, bytes_of);
+            if each.saturating_mul(texts.len()) > MOST_BYTES {
+                let expected =
+                    format!("at most {} of {} MB each, as this model encodes them", MOST_BYTES / each, each >> 20);
+                return Err(Error::BadValue { name: "prompts", value: texts.len().to_string(), expected });
+            }
+        }
         let negative_context = negative.as_deref().map_or(Ok(Context::Nothing), |text| model.context_of(text))?;
         Ok(Self { texts, negative, contexts, negative_context })
     }
@@ -63,5 +75,13 @@ impl Prompts {
     pub fn condition(&self, numbers: impl Iterator<Item = usize>, guidance: Option<f64>) -> Condition {
         let contexts = numbers.map(|number| self.contexts[number % self.contexts.len()].clone()).collect();
         Condition { contexts, negative: self.negative_context.clone(), guidance }
+    }
+}
+
+/// Bytes of an encoded text.
+fn bytes_of(context: &Context) -> usize {
+    match context {
+        Context::Text(text) => size_of::<f32>() * (text.tokens.len() + text.pooled.len()),
+        Context::Nothing | Context::Class(_) => 0,
     }
 }

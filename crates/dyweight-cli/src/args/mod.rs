@@ -32,9 +32,12 @@ pub struct ModelArgs {
     /// Width of the images of a latent diffusion model [as trained]
     #[arg(long, value_name = "PIXELS")]
     pub width: Option<usize>,
-    /// Folder with vocab.json and merges.txt, for a text encoder that came without
+    /// Folder with vocab.json and merges.txt, for a text encoder that came without; with tokenizer and tokenizer_2 for FLUX
     #[arg(long, value_name = "DIR")]
     pub tokenizer: Option<PathBuf>,
+    /// Tokens of a prompt that FLUX sees [512; 256 for a model that takes no guidance]
+    #[arg(long, value_name = "N")]
+    pub text_tokens: Option<usize>,
 }
 
 impl ModelArgs {
@@ -56,6 +59,7 @@ impl ModelArgs {
             width: self.width,
             beta_table: None,
             tokenizer: self.tokenizer.clone(),
+            text_tokens: self.text_tokens,
         })
     }
 }

@@ -22,11 +22,11 @@ use std::time::Instant;
 pub struct ProbeArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// One network of a latent diffusion model: unet, vae, text or clip [the whole denoiser]; its inputs are found by name
+    /// One network of a latent model: unet, transformer, vae, text, text2 or clip [the whole denoiser]; its inputs are found by name
     #[arg(long, value_name = "NAME")]
     part: Option<String>,
     /// Safetensors file with 'x' [n,c,h,w], 'sigma' [n], and optionally 'labels' [n,classes] or 'condition' and 'uncondition'
-    /// [n,tokens,width], and 'cotangent' like x
+    /// [n,tokens,width] ('pooled' and 'unpooled' [n,width] with them, for a model that takes both), and 'cotangent' like x
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
     /// Safetensors file for 'denoised' ('velocity' of a flow) and, with a cotangent, 'grad_x' and 'grad_sigma'
@@ -88,6 +88,7 @@ fn denoiser(args: &ProbeArgs) -> Result<(TensorFile, String)> {
             input.evaluate(&network.bind_rows(rows))?
         }
         AnyModel::Latent(model) => input.evaluate_each(&**model, args.guidance)?,
+        AnyModel::Flow(model) => input.evaluate_each(&**model, args.guidance)?,
     };
     Ok((input.file(&answers)?, sha256))
 }
@@ -133,9 +134,11 @@ impl Input {
             require_shape(path, "cotangent", cotangent, &x.shape())?;
             batch(path, "cotangent", cotangent)
         });
-        let contexts =
-            |name: &str| file.tensors.get(name).map_or(Ok(Vec::new()), |t| contexts(path, name, t, x.samples()));
-        let (condition, uncondition) = (contexts("condition")?, contexts("uncondition")?);
+        let contexts = |name: &str, pooled: &str| match file.tensors.get(name) {
+            Some(tokens) => contexts(path, (name, tokens), (pooled, file.tensors.get(pooled)), x.samples()),
+            None => Ok(Vec::new()),
+        };
+        let (condition, uncondition) = (contexts("condition", "pooled")?, contexts("uncondition", "unpooled")?);
         let (labels, cotangent) = (labels.transpose()?, cotangent.transpose()?);
         Ok(Self { path: path.into(), labels, condition, uncondition, cotangent, x, sigma })
     }
@@ -205,16 +208,31 @@ fn evaluate(model: &dyn Differentiable, x: &Tensor, levels: &Levels, cotangent: 
     }
 }
 
-/// One encoded text for each sample.
-fn contexts(path: &Path, name: &str, tensor: &StoredTensor, samples: usize) -> Result<Vec<Context>> {
+/// One encoded text for each sample: its tokens and, where the model takes one, the vector for the whole of it.
+fn contexts(
+    path: &Path,
+    (name, tensor): (&str, &StoredTensor),
+    (pooled_name, pooled): (&str, Option<&StoredTensor>),
+    samples: usize,
+) -> Result<Vec<Context>> {
     let (tokens, width) = match *tensor.shape() {
         [_, tokens, width] if tokens * width > 0 => (tokens, width),
         _ => (1, 1),
     };
     require_shape(path, name, tensor, &[samples, tokens, width])?;
-    let text =
-        |tokens: &[f32]| Context::Text(Arc::new(TextContext { width, tokens: tokens.to_vec(), pooled: Vec::new() }));
-    Ok(tensor.to_f32().chunks(tokens * width).map(text).collect())
+    let vectors = match pooled {
+        Some(pooled) => {
+            let width = pooled.shape().get(1).copied().unwrap_or(1).max(1);
+            require_shape(path, pooled_name, pooled, &[samples, width])?;
+            pooled.to_f32().chunks(width).map(<[f32]>::to_vec).collect()
+        }
+        None => vec![Vec::new(); samples],
+    };
+    let numbers = tensor.to_f32();
+    let text = |(tokens, pooled): (&[f32], Vec<f32>)| {
+        Context::Text(Arc::new(TextContext { width, tokens: tokens.to_vec(), pooled }))
+    };
+    Ok(numbers.chunks(tokens * width).zip(vectors).map(text).collect())
 }
 
 fn described(path: &Path, name: &str) -> String {

@@ -3,6 +3,7 @@
 use super::guided::Guided;
 use super::{Denoiser, Differentiable, Levels, Prediction, Pullback};
 use crate::error::{Error, Result, number};
+use crate::schedule::Schedule;
 use crate::tensor::Tensor;
 use std::sync::Arc;
 
@@ -40,6 +41,19 @@ pub struct Condition {
     pub guidance: Option<f64>,
 }
 
+/// What a prediction takes, known before it is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Bytes of the weights.
+    pub weights: u64,
+    /// Bytes of them that must be in memory at a time; fewer where they are read as they are used.
+    pub resident: u64,
+    /// Bytes of activations for one sample.
+    pub activations: u64,
+    /// Multiplications and additions for one sample.
+    pub operations: f64,
+}
+
 /// A density on the entries of one sample.
 pub type Density<'m> = Box<dyn Fn(&[f64]) -> f64 + 'm>;
 
@@ -74,7 +88,17 @@ pub trait Model: Send + Sync {
 
     /// True if the strength of guidance is an input of the network, not a second prediction.
     fn takes_guidance(&self) -> bool {
-        false
+        self.usual_guidance().is_some()
+    }
+
+    /// The strength of guidance such a network is told where nothing is said.
+    fn usual_guidance(&self) -> Option<f64> {
+        None
+    }
+
+    /// The rule for its grids, where it has one of its own: a flow whose shift follows the size of its samples.
+    fn schedule(&self) -> Option<Schedule> {
+        None
     }
 
     /// From samples to images; none if samples are images, or are not meant to be seen.
@@ -91,6 +115,11 @@ pub trait Model: Send + Sync {
     fn context_of(&self, _text: &str) -> Result<Context> {
         let expected = "this model takes no text".into();
         Err(Error::BadValue { name: "prompt", value: "given".into(), expected })
+    }
+
+    /// What a prediction takes, where that can be said beforehand.
+    fn cost(&self) -> Option<Cost> {
+        None
     }
 
     /// True if data lie in [−1, 1], so that data predictions may be thresholded.
@@ -115,7 +144,7 @@ pub trait Model: Send + Sync {
 
     /// The model as solvers see it, guidance included. Not to be overridden.
     fn denoiser<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>> {
-        condition.check()?;
+        condition.check(self.takes_guidance())?;
         match condition.guidance {
             Some(guidance) if !self.takes_guidance() => {
                 let both = Condition { guidance: None, ..condition.with_negatives() };
@@ -137,13 +166,13 @@ impl Condition {
         Self { guidance, ..self }
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self, is_input: bool) -> Result<()> {
         let bad = |g: f64, expected: &str| {
             Err(Error::BadValue { name: "guidance", value: number(g), expected: expected.into() })
         };
         match self.guidance {
             Some(g) if !g.is_finite() => bad(g, "must be finite"),
-            Some(g) if self.contexts.iter().all(|c| *c == self.negative) => {
+            Some(g) if !is_input && self.contexts.iter().all(|c| *c == self.negative) => {
                 bad(g, "guidance needs a class or a prompt to guide to")
             }
             _ => Ok(()),

@@ -16,7 +16,7 @@ mod tests;
 
 pub use body::{Body, LEARNED};
 
-use crate::denoiser::Prediction;
+use crate::denoiser::{Model, Prediction};
 use crate::error::{Error, Problem, Result, printable};
 use crate::learned::{Built, Frame, require_finite};
 use crate::sample::{Plan, Probed, probe};
@@ -167,6 +167,23 @@ impl SolverFile {
     pub fn to_bytes(&self) -> Vec<u8> {
         let Ok(Value::Object(fields)) = serde_json::to_value(self) else { return Vec::new() };
         format!("{}\n", object(&fields, 0)).into_bytes()
+    }
+
+    /// The rule of the grid on a model. Released coefficients of flows are used at every image size, on the grid that goes with
+    /// the size; others on the grid they were learned on.
+    pub fn schedule_on(&self, model: &dyn Model) -> Schedule {
+        let released = self.training.contains_key("source");
+        match (&self.schedule, model.schedule()) {
+            (Schedule::Flow { .. }, Some(own @ Schedule::Flow { .. })) if released => own,
+            _ => self.schedule.clone(),
+        }
+    }
+
+    /// The solver on the grid of [`schedule_on`](Self::schedule_on).
+    pub fn on(&self, model: &dyn Model) -> Result<Self> {
+        let mut file = Self { schedule: self.schedule_on(model), ..self.clone() };
+        file.derive()?;
+        Ok(file)
     }
 
     /// The nominal grid.

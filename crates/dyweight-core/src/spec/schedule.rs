@@ -1,6 +1,6 @@
 //! A schedule from its name and options.
 
-use crate::denoiser::Prediction;
+use crate::denoiser::{Model, Prediction};
 use crate::error::{Error, Result};
 use crate::schedule::{BetaTable, Grid, Schedule, Shift};
 
@@ -27,7 +27,7 @@ pub struct ScheduleSpec {
 }
 
 impl ScheduleSpec {
-    /// The rule.
+    /// The rule for a prediction, on a model that has none of its own.
     pub fn build(&self, prediction: Prediction) -> Result<Schedule> {
         let name = self.schedule.as_deref().unwrap_or(match (&self.sigmas, prediction) {
             (Some(_), _) => "explicit",
@@ -61,6 +61,16 @@ impl ScheduleSpec {
             });
         }
         Ok(schedule)
+    }
+
+    /// The rule on a model: its own, where it has one and nothing else is said.
+    pub fn on(&self, model: &dyn Model) -> Result<Schedule> {
+        let (prediction, own) = (model.prediction(), model.schedule());
+        let says = self.sigmas.is_some() || self.shift.is_some() || self.image_size.is_some();
+        match (self.build(prediction)?, own) {
+            (Schedule::Flow { .. }, Some(own)) if !says => Ok(own),
+            (built, _) => Ok(built),
+        }
     }
 
     /// Smallest and largest level for a rule on a model of the given range.

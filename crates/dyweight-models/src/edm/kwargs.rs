@@ -24,6 +24,11 @@ impl<'m> Kwargs<'m> {
         self.count(name, most)?.ok_or_else(|| Malformed::Missing { name: name.into() })
     }
 
+    /// Whether something is so.
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Malformed> {
+        self.value(name).map(|v| v.as_bool().ok_or_else(|| wrong(name, "a truth value", v))).transpose()
+    }
+
     /// A list of at most `longest` whole numbers.
     pub(crate) fn counts(&self, name: &str, longest: usize, most: usize) -> Result<Option<Vec<usize>>, Malformed> {
         let list = self.list(name, longest)?;

@@ -1,17 +1,14 @@
 //! A denoiser of latents with its contexts bound: the view solvers have. f64 becomes the engine's f32, and back, here.
 
 use super::network::Network;
-use super::precond::{Factors, Precond};
+use super::precond::{Factors, Scaling};
 use crate::side_by_side::{parts, side_by_side};
 use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback, TextContext};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::{Tensor, dot};
 use dyweight_nn::{Act, Shape};
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::Arc;
-
-/// Samples in one pass: the two of guidance together, and no more than memory is for.
-const AT_ONCE: RangeInclusive<usize> = 2..=4;
 
 /// What the samples are asked for.
 #[derive(Clone, Debug)]
@@ -26,8 +23,8 @@ pub(super) enum Contexts {
 
 /// A network, how it becomes a denoiser, and the context of each sample.
 pub(super) struct Bound<'m, N> {
-    pub(super) network: &'m N,
-    pub(super) precond: &'m Precond,
+    pub(super) network: N,
+    pub(super) precond: &'m dyn Scaling,
     pub(super) contexts: Contexts,
     /// Channels of the latents.
     pub(super) channels: usize,
@@ -55,7 +52,9 @@ impl<N: Network> Bound<'_, N> {
         record: bool,
         of: impl Fn(Pass<N::Tape>) -> T + Sync,
     ) -> Result<Vec<T>> {
-        side_by_side(parts(x.samples(), AT_ONCE), |samples| self.pass(x, levels, samples, record).map(&of))
+        side_by_side(parts(x.samples(), self.network.at_once()), |samples| {
+            self.pass(x, levels, samples, record).map(&of)
+        })
     }
 
     fn pass(&self, x: &Tensor, levels: &Levels, samples: Range<usize>, record: bool) -> Result<Pass<N::Tape>> {
@@ -158,11 +157,11 @@ impl<N: Network> Denoiser for Bound<'_, N> {
     }
 
     fn prediction(&self) -> Prediction {
-        Prediction::Denoised
+        self.precond.prediction()
     }
 
     fn sigma_range(&self) -> (f64, f64) {
-        self.precond.table.range()
+        self.precond.range()
     }
 }
 

@@ -1,18 +1,22 @@
 //! What a folder or file holds, told by content: the parts of a latent diffusion model.
 //!
 //! ```text
-//! a diffusers folder     model_index.json, or folders unet, vae, text_encoder; tokenizer and scheduler beside them
+//! a diffusers folder     model_index.json, or folders unet or transformer, vae, text_encoder, text_encoder_2; tokenizers and
+//!                        scheduler beside them
 //! one network's folder   config.json says which: _class_name (diffusers), model_type (transformers), vision_cfg (OpenCLIP)
 //! a file                 CompVis checkpoints and bare networks, by the names of their tensors; configuration given apart
 //! ```
 
 use crate::weights::{Folder, TensorSet, config_of, inside, read_json};
-use crate::{autoencoder, clip, unet};
+use crate::{autoencoder, clip, flux, t5, unet};
 use dyweight_core::error::{Error, Result, printable};
 use dyweight_files::Malformed;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Pipelines whose parts are known.
+const PIPELINES: [&str; 2] = ["StableDiffusionPipeline", "FluxPipeline"];
 
 /// A configuration, where there is one, and the tensors it describes.
 type Described = (Option<Map<String, Value>>, Arc<TensorSet>);
@@ -31,11 +35,16 @@ pub(super) enum Part {
 pub struct Bundle {
     pub(super) path: PathBuf,
     pub(super) unet: Option<Part>,
+    /// A FLUX transformer.
+    pub(super) transformer: Option<Part>,
     pub(super) vae: Option<Part>,
     pub(super) text: Option<Part>,
+    /// A second text encoder, T5.
+    pub(super) text2: Option<Part>,
     pub(super) clip: Option<Part>,
     pub(super) scheduler: Option<PathBuf>,
     pub(super) tokenizer: Option<PathBuf>,
+    pub(super) tokenizer2: Option<PathBuf>,
     /// Parameters of a whole CompVis model.
     pub(super) parameters: Map<String, Value>,
 }
@@ -51,13 +60,16 @@ impl Bundle {
         let mut bundle = Self {
             path: dir.into(),
             unet: part("unet").map(Part::Folder),
+            transformer: part("transformer").map(Part::Folder),
             vae: part("vae").map(Part::Folder),
             text: part("text_encoder").map(Part::Folder),
+            text2: part("text_encoder_2").map(Part::Folder),
             tokenizer: part("tokenizer"),
+            tokenizer2: part("tokenizer_2"),
             scheduler: Some(dir.join("scheduler").join("scheduler_config.json")).filter(|p| p.is_file()),
             ..Self::default()
         };
-        if bundle.unet.is_none() && bundle.vae.is_none() && bundle.text.is_none() {
+        if bundle.is_empty() {
             bundle.take_network(dir)?;
         }
         Ok(bundle)
@@ -71,6 +83,8 @@ impl Bundle {
         let slot = match (text("_class_name"), text("model_type")) {
             ("UNet2DConditionModel", _) => &mut self.unet,
             ("AutoencoderKL", _) => &mut self.vae,
+            ("FluxTransformer2DModel", _) => &mut self.transformer,
+            (_, "t5") => &mut self.text2,
             (_, "clip_text_model") => &mut self.text,
             (_, "clip") => &mut self.clip,
             _ if config.contains_key("vision_cfg") || config.contains_key("model_cfg") => &mut self.clip,
@@ -86,21 +100,29 @@ impl Bundle {
 
     /// True if tensors are those of a network that latent diffusion models have.
     pub fn recognises(set: &TensorSet) -> bool {
-        let holds = Self::of_set(Arc::new(set.clone()), None);
-        holds.unet.is_some() || holds.vae.is_some() || holds.text.is_some() || holds.clip.is_some()
+        !Self::of_set(Arc::new(set.clone()), None).is_empty()
+    }
+
+    /// True if its denoiser is that of a flow.
+    pub(crate) fn is_flow(&self) -> bool {
+        self.transformer.is_some()
+    }
+
+    fn is_empty(&self) -> bool {
+        let parts = [&self.unet, &self.transformer, &self.vae, &self.text, &self.text2, &self.clip];
+        parts.iter().all(|part| part.is_none())
     }
 
     /// What the tensors of a file are; `config` is a JSON file that describes them.
     pub fn of_file(set: TensorSet, config: Option<&Path>) -> Result<Self> {
         let config = config.map(|path| read_json(path, None)).transpose()?;
         let bundle = Self::of_set(Arc::new(set), config);
-        match &bundle {
-            Self { unet: None, vae: None, text: None, clip: None, .. } => {
-                let problem = "holds no U-Net, autoencoder, text encoder or CLIP model by the names of its tensors";
-                Err(Error::malformed(&bundle.path, Malformed::Inconsistent { problem: problem.into() }))
-            }
-            _ => Ok(bundle),
+        if bundle.is_empty() {
+            let problem =
+                "holds no U-Net, transformer, autoencoder, text encoder or CLIP model by the names of its tensors";
+            return Err(Error::malformed(&bundle.path, Malformed::Inconsistent { problem: problem.into() }));
         }
+        Ok(bundle)
     }
 
     fn of_set(set: Arc<TensorSet>, config: Option<Map<String, Value>>) -> Self {
@@ -116,6 +138,9 @@ impl Bundle {
         let vae_config = inner(&parameters, &["first_stage"])
             .or_else(|| inner(&parameters, &["first_stage_config", "params"]))
             .or_else(|| alone(&["ddconfig", "latent_channels"]));
+        let transformer_config =
+            inner(&parameters, &["transformer"]).or_else(|| alone(&["axes_dims_rope", "num_single_layers"]));
+        let text2_config = inner(&parameters, &["text2"]).or_else(|| alone(&["d_model", "d_kv"]));
         let text_config = inner(&parameters, &["text"]).or_else(|| alone(&["hidden_size"]));
         let clip_config = alone(&["vision_cfg", "vision_config", "model_cfg"]);
         let part =
@@ -124,11 +149,14 @@ impl Bundle {
         Self {
             path: set.path.clone(),
             unet: part(unet::is_compvis(&set) || unet::diffusers(&set).is_some(), unet_config),
+            transformer: part(flux::original(&set).is_some() || flux::diffusers(&set).is_some(), transformer_config),
             vae: part(autoencoder::is_compvis(&set) || autoencoder::diffusers(&set).is_some(), vae_config),
             text: part(clip::text_tower(&set).is_some() && !has_clip, text_config),
+            text2: part(t5::landmark(&set).is_some(), text2_config),
             clip: part(has_clip, clip_config),
             scheduler: None,
             tokenizer: None,
+            tokenizer2: None,
             parameters,
         }
     }
@@ -151,9 +179,9 @@ impl Part {
 fn refuse_other_pipelines(index: &Path) -> Result<()> {
     let json = read_json(index, None)?;
     let class = json.get("_class_name").and_then(Value::as_str).unwrap_or_default();
-    if class == "StableDiffusionPipeline" {
+    if PIPELINES.contains(&class) {
         return Ok(());
     }
-    let problem = format!("is a '{}'; supported: StableDiffusionPipeline", printable(class));
+    let problem = format!("is a '{}'; supported: {}", printable(class), PIPELINES.join(", "));
     Err(Error::malformed(index, Malformed::Inconsistent { problem }))
 }

@@ -12,10 +12,13 @@
 //! random    released models with random weights
 //! summary   what a model is and will need, without reading its weights
 //! model     all together, as commands see it
+//! flow      the same of a flow: FLUX
+//! texts     FLUX's two text encoders, opened when they are asked and let go
 //! ```
 
 mod bound;
 mod bundle;
+mod flow;
 mod images;
 mod model;
 mod network;
@@ -25,8 +28,10 @@ mod probe;
 mod random;
 mod schedule;
 mod summary;
+mod texts;
 
 pub use bundle::Bundle;
+pub use flow::FlowModel;
 pub use images::ImageDecoder;
 pub use model::{LatentModel, Settings};
 pub use precond::Target;

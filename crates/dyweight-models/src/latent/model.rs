@@ -3,7 +3,7 @@
 use super::bound::{Bound, Contexts};
 use super::bundle::{Bundle, Part};
 use super::images::ImageDecoder;
-use super::precond::{Precond, Target};
+use super::precond::{Precond, Scaling, Target};
 use super::schedule;
 use crate::autoencoder::{Autoencoder, Halves};
 use crate::clip::{Padding, TextTower, Tokenizer};
@@ -29,8 +29,10 @@ pub struct Settings {
     pub size: [Option<usize>; 2],
     /// Name of the noise table it was trained with.
     pub beta_table: Option<String>,
-    /// Folder of the tokenizer.
+    /// Folder of the tokenizer, or of both of a model that has two.
     pub tokenizer: Option<PathBuf>,
+    /// Tokens of a text, of a model that takes any number.
+    pub text_tokens: Option<usize>,
 }
 
 /// What makes contexts of texts.
@@ -237,7 +239,7 @@ impl Model for LatentModel {
     }
 
     fn sigma_range(&self) -> (f64, f64) {
-        self.precond.table.range()
+        self.precond.range()
     }
 
     fn decoder(&self) -> Option<&dyn Decoder> {

@@ -4,12 +4,16 @@ use crate::unet::{Unet, UnetTape};
 use dyweight_core::denoiser::TextContext;
 use dyweight_core::error::{Error, Result};
 use dyweight_nn::{Act, Shape};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// A network that predicts something of latents.
 pub(crate) trait Network: Send + Sync {
     /// What the way back needs.
     type Tape: Send;
+
+    /// Samples in one pass.
+    fn at_once(&self) -> RangeInclusive<usize>;
 
     /// The prediction for latents and one time per sample; `contexts` has one for each sample, or is empty where the network
     /// takes none.
@@ -25,8 +29,13 @@ pub(crate) trait Network: Send + Sync {
     fn backward(&self, tape: Self::Tape, gradient: Act) -> (Act, Vec<f64>);
 }
 
-impl Network for Unet {
+impl Network for &Unet {
     type Tape = UnetTape;
+
+    fn at_once(&self) -> RangeInclusive<usize> {
+        // The two of guidance together, and no more than memory is for.
+        2..=4
+    }
 
     fn forward(
         &self,

@@ -4,6 +4,8 @@ use super::bundle::{Bundle, Part};
 use crate::autoencoder::{self, Autoencoder, AutoencoderConfig, Halves};
 use crate::clip::{self, Clip, ClipConfig, TextConfig, TextTower, Tokenizer};
 use crate::edm::kwargs::Kwargs;
+use crate::flux::{self, Flux, FluxConfig};
+use crate::t5::{self, T5, T5Config};
 use crate::unet::{self, Unet, UnetConfig};
 use crate::weights::{Layout, TensorSet};
 use dyweight_core::error::{Error, Result};
@@ -90,6 +92,31 @@ impl Bundle {
         };
         let config = config.map_err(named)?;
         Ok(Found { config, set, layout })
+    }
+
+    /// The FLUX transformer, with the fingerprint of its weights.
+    pub fn transformer(&self) -> Result<(Flux, String)> {
+        let (config, set) = self.part(&self.transformer, "transformer")?.read()?;
+        let named = |problem| Error::malformed(&set.path, problem);
+        let original = flux::original(&set);
+        let config = match (config, &original) {
+            (Some(map), _) => FluxConfig::from_diffusers(&map),
+            (None, Some((_, prefix))) => FluxConfig::of_original_tensors(&set, prefix),
+            (None, None) => return Err(needs_config(&set.path, "transformer")),
+        };
+        let layout = original.map(|(layout, _)| layout).or_else(|| flux::diffusers(&set));
+        let layout = layout.ok_or_else(|| named(Malformed::Missing { name: "x_embedder.weight".into() }))?;
+        Flux::load(&config.map_err(named)?, &set, &layout)
+    }
+
+    /// The T5 encoder, with the fingerprint of its weights.
+    pub fn text2(&self) -> Result<(T5, String)> {
+        let (config, set) = self.part(&self.text2, "T5 encoder")?.read()?;
+        let named = |problem| Error::malformed(&set.path, problem);
+        let config = config.ok_or_else(|| needs_config(&set.path, "T5 encoder"))?;
+        let config = T5Config::from_transformers(&config).map_err(named)?;
+        let missing = || named(Malformed::Missing { name: "relative_attention_bias.weight".into() });
+        T5::load(&config, &set, &t5::layout(&set).ok_or_else(missing)?)
     }
 
     /// Both towers of a CLIP model, with the fingerprint of their weights.

@@ -4,9 +4,11 @@
 //! ```text
 //! D(x, σ) = c_skip·x + c_out·F(c_in·x, c_noise),   c_in = (1+σ²)^−½,   c_noise = 1000·τ(σ) − 1
 //! ε   c_skip = 1,            c_out = −σ
+//! flow  the network's velocity as it is: c_skip = 0, c_out = c_in = 1, c_noise = σ
 //! v   c_skip = 1/(1+σ²),     c_out = −σ(1+σ²)^−½          v = α·ε − s·x₀ of a variance-preserving process (Salimans & Ho 2022)
 //! ```
 
+use dyweight_core::denoiser::Prediction;
 use dyweight_core::schedule::BetaTable;
 
 /// What the network predicts.
@@ -37,6 +39,43 @@ pub(super) struct Factors {
     pub(super) noise: f64,
 }
 
+/// How a network becomes a prediction.
+pub(super) trait Scaling: Send + Sync {
+    /// The factors at a level.
+    fn factors(&self, sigma: f64) -> Factors;
+
+    /// Their derivatives.
+    fn slopes(&self, sigma: f64) -> Factors;
+
+    /// Levels it was trained for.
+    fn range(&self) -> (f64, f64);
+
+    /// What is predicted.
+    fn prediction(&self) -> Prediction;
+}
+
+/// A network that predicts the velocity of a flow, told the level itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flow;
+
+impl Scaling for Flow {
+    fn factors(&self, sigma: f64) -> Factors {
+        Factors { skip: 0.0, out: 1.0, input: 1.0, noise: sigma }
+    }
+
+    fn slopes(&self, _: f64) -> Factors {
+        Factors { skip: 0.0, out: 0.0, input: 0.0, noise: 1.0 }
+    }
+
+    fn range(&self) -> (f64, f64) {
+        (0.0, 1.0)
+    }
+
+    fn prediction(&self) -> Prediction {
+        Prediction::Velocity
+    }
+}
+
 /// A noise table and what is predicted.
 #[derive(Clone, Debug)]
 pub(super) struct Precond {
@@ -47,8 +86,8 @@ pub(super) struct Precond {
 /// Steps of the tables.
 const STEPS: f64 = 1000.0;
 
-impl Precond {
-    pub(super) fn factors(&self, sigma: f64) -> Factors {
+impl Scaling for Precond {
+    fn factors(&self, sigma: f64) -> Factors {
         let input = 1.0 / (1.0 + sigma * sigma).sqrt();
         let (skip, out) = match self.target {
             Target::Noise => (1.0, -sigma),
@@ -57,7 +96,7 @@ impl Precond {
         Factors { skip, out, input, noise: STEPS * self.table.time(sigma) - 1.0 }
     }
 
-    pub(super) fn slopes(&self, sigma: f64) -> Factors {
+    fn slopes(&self, sigma: f64) -> Factors {
         let input = 1.0 / (1.0 + sigma * sigma).sqrt();
         let cube = input.powi(3);
         let (skip, out) = match self.target {
@@ -65,6 +104,14 @@ impl Precond {
             Target::V => (-2.0 * sigma * input.powi(4), -cube),
         };
         Factors { skip, out, input: -sigma * cube, noise: STEPS * self.table.time_and_slope(sigma).1 }
+    }
+
+    fn range(&self) -> (f64, f64) {
+        self.table.range()
+    }
+
+    fn prediction(&self) -> Prediction {
+        Prediction::Denoised
     }
 }
 

@@ -5,6 +5,8 @@
 //! vae    latents           → image [, grad_latents with cotangent]; with a codebook also indices, quantised, image_not_quantised
 //!        image             → encoded_mean, or with a codebook encoded_prequant
 //! text   ids               → last_hidden_state, pooled
+//! text2  ids               → last_hidden_state
+//! transformer  x [n, tokens, inputs], t, context, pooled [, guidance], img_ids, txt_ids → velocity [, grad_x, grad_t]
 //! clip   pixel_values, ids → image_features, text_features, score_100cos, grad_pixels_of_score_sum
 //! ```
 //!
@@ -12,13 +14,14 @@
 
 use super::bundle::Bundle;
 use crate::autoencoder::{Autoencoder, Halves};
+use crate::flux::FluxInput;
 use dyweight_core::error::{Error, Result};
 use dyweight_files::{StoredTensor, TensorFile};
 use dyweight_nn::{Act, ConvAlgo, Shape, split};
 use std::path::Path;
 
 /// Parts that can be probed.
-pub const PARTS: [&str; 4] = ["unet", "vae", "text", "clip"];
+pub const PARTS: [&str; 6] = ["unet", "transformer", "vae", "text", "text2", "clip"];
 
 /// Evaluates a part of `bundle` at the tensors of `file`, which came from `path`; the fingerprint is of the part's weights.
 pub fn probe(
@@ -31,7 +34,9 @@ pub fn probe(
     match part {
         "unet" => unet(bundle, &input, conv),
         "vae" => autoencoder(bundle, &input, conv),
+        "transformer" => transformer(bundle, &input),
         "text" => text(bundle, &input),
+        "text2" => text2(bundle, &input),
         "clip" => clip(bundle, &input),
         _ => {
             let known = PARTS.map(String::from).to_vec();
@@ -126,6 +131,54 @@ fn text(bundle: &Bundle, input: &Input<'_>) -> Result<(TensorFile, String)> {
     Ok((output.0, hash))
 }
 
+fn text2(bundle: &Bundle, input: &Input<'_>) -> Result<(TensorFile, String)> {
+    let (encoder, hash) = bundle.text2()?;
+    let (n, ids) = input.ids("ids")?;
+    let mut output = Output::default();
+    output.rows("last_hidden_state", &[n, ids.len() / n, encoder.config().width], &encoder.encode(n, &ids)?)?;
+    Ok((output.0, hash))
+}
+
+fn transformer(bundle: &Bundle, input: &Input<'_>) -> Result<(TensorFile, String)> {
+    let (flux, hash) = bundle.transformer()?;
+    let config = flux.config();
+    let n = input.tensor("x")?.shape().first().copied().unwrap_or(0).max(1);
+    let (tokens, context) = (input.tokens("x", n, config.inputs)?, input.tokens("context", n, config.context)?);
+    let counts = [context.shape().pixels(), tokens.shape().pixels()];
+    let vectors = [("t", vec![n]), ("pooled", vec![n, config.pooled]), ("txt_ids", vec![counts[0], 3])];
+    vectors.iter().try_for_each(|(name, shape)| input.require(name, shape))?;
+    input.require("img_ids", &[counts[1], 3])?;
+    let guidance = match config.guidance {
+        true => {
+            input.require("guidance", &[n])?;
+            input.numbers("guidance")?
+        }
+        false => Vec::new(),
+    };
+    let positions = [input.numbers("txt_ids")?, input.numbers("img_ids")?].concat();
+    let positions: Vec<f64> = positions.into_iter().map(f64::from).collect();
+    let pooled = Act::from_rows(n, &input.numbers("pooled")?);
+    let question = FluxInput {
+        tokens: &tokens,
+        t: &input.numbers("t")?,
+        guidance: &guidance,
+        context: &context,
+        pooled: &pooled,
+        positions: &positions,
+    };
+    let differentiates = input.file.tensors.contains_key("cotangent");
+    let (velocity, tape) = flux.forward(&question, differentiates);
+    let mut output = Output::default();
+    output.rows("velocity", &[n, counts[1], config.outputs], &velocity)?;
+    if let Some(tape) = tape {
+        input.require("cotangent", &[n, counts[1], config.outputs])?;
+        let (to_x, to_t) = flux.backward(tape, &input.tokens("cotangent", n, config.outputs)?);
+        output.rows("grad_x", &[n, counts[1], config.inputs], &to_x)?;
+        output.numbers("grad_t", &[n], to_t)?;
+    }
+    Ok((output.0, hash))
+}
+
 fn clip(bundle: &Bundle, input: &Input<'_>) -> Result<(TensorFile, String)> {
     let (clip, hash) = bundle.clip()?;
     let (n, ids) = input.ids("ids")?;
@@ -185,6 +238,13 @@ impl Input<'_> {
             .filter(|shape| !shape.contains(&0))
             .ok_or_else(|| self.misshapen(name, vec![1, 1, 1, 1], shape))?;
         Ok(Act::from_nchw(Shape { n, h, w, c }, &self.numbers(name)?))
+    }
+
+    /// Tokens of `n` samples, of this width.
+    fn tokens(&self, name: &str, n: usize, width: usize) -> Result<Act> {
+        let count = self.tensor(name)?.shape().get(1).copied().unwrap_or(1).max(1);
+        self.require(name, &[n, count, width])?;
+        Ok(Act::from_nhwc(Shape::tokens(n, count, width), &self.numbers(name)?))
     }
 
     fn optional_image(&self, name: &str) -> Result<Option<Act>> {

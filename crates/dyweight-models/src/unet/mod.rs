@@ -25,3 +25,4 @@ pub use config::UnetConfig;
 pub(crate) use names::{compvis, diffusers, is_compvis};
 pub use net::Unet;
 pub(crate) use net::UnetTape;
+pub(crate) use time::Waves;

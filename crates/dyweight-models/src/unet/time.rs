@@ -26,7 +26,8 @@ impl Waves {
         let half = width / 2;
         let intervals = (half as f64 - shift) as f32;
         let exponent = |k: usize| -std::f64::consts::LN_10 as f32 * 4.0 * k as f32 / intervals;
-        let frequencies = (0..half).map(|k| libm::expf(exponent(k))).collect();
+        // Rounded from f64: nearer to every other f32 exponential than one more of them.
+        let frequencies = (0..half).map(|k| libm::exp(f64::from(exponent(k))) as f32).collect();
         Self { frequencies, cosines_first, padded: width % 2 == 1 }
     }
 

@@ -2,11 +2,12 @@
 
 use super::check::Mismatch;
 use super::layout::{Layout, Location};
+use super::pages::Pages;
 use super::set::TensorSet;
 use dyweight_core::error::{Error, Result};
-use dyweight_files::{Dtype as FileDtype, Fingerprint, Malformed, StoredTensor};
+use dyweight_files::{Dtype as FileDtype, Fingerprint, Malformed, SharedBytes, StoredTensor};
 use dyweight_nn as nn;
-use dyweight_nn::{Activation, Conv2d, ConvSpec, Embedding, GroupNorm, LayerNorm, Linear, Weights};
+use dyweight_nn::{Activation, Conv2d, ConvSpec, Embedding, GroupNorm, LayerNorm, Linear, RmsNorm, Weights};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -42,7 +43,7 @@ pub(crate) enum Source<'s> {
     /// Nowhere: what is asked for is noted.
     Plan(Mutex<Vec<TensorPlan>>),
     /// A file.
-    Stored { set: &'s TensorSet, layout: &'s Layout },
+    Stored { set: &'s TensorSet, layout: &'s Layout, taken: Mutex<Vec<SharedBytes>> },
     /// Random numbers of a scale that keeps activations near unit size, kept as this type.
     Random { seed: u64, dtype: nn::Dtype },
 }
@@ -67,7 +68,7 @@ impl<'s> Source<'s> {
     ) -> Result<(T, String)> {
         let plan = Source::plan(&build)?;
         Mismatch::check(what, &plan, set, layout)?;
-        let source = Source::Stored { set, layout };
+        let source = Source::Stored { set, layout, taken: Mutex::default() };
         let hash = source.fingerprint(&plan)?;
         Ok((build(&source.root())?, hash))
     }
@@ -128,7 +129,7 @@ impl<'s> Source<'s> {
                 let bytes = super::random::tensor(*seed, *dtype, name, shape);
                 Weights::new(*dtype, [rows, columns], Arc::new(bytes), 0).map_err(refused)
             }
-            Source::Stored { set, layout } => {
+            Source::Stored { set, layout, taken } => {
                 let place = layout.locate(name);
                 let missing = || Error::malformed(&set.path, Malformed::Missing { name: place.name.clone() });
                 let tensor = set.tensors.get(&place.name).ok_or_else(missing)?;
@@ -144,6 +145,7 @@ impl<'s> Source<'s> {
                 let total = place.part.map_or(rows, |part| part.total(rows));
                 let first = place.part.map_or(0, |part| part.first(rows));
                 let all = stored(tensor, [total, columns]).map_err(refused)?;
+                taken.lock().unwrap_or_else(PoisonError::into_inner).push(tensor.shared_bytes());
                 all.row_range(first..first + rows).map_err(refused)
             }
         }
@@ -211,6 +213,16 @@ impl Scope<'_> {
         self.source.matrix(&name, shape)
     }
 
+    /// Where the tensors lie that were asked for since this was last called, of any scope.
+    pub(crate) fn pages(&self) -> Pages {
+        match self.source {
+            Source::Stored { taken, .. } => {
+                Pages::of(std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner)))
+            }
+            _ => Pages::default(),
+        }
+    }
+
     fn planning(&self) -> bool {
         matches!(self.source, Source::Plan(_))
     }
@@ -263,6 +275,12 @@ impl Scope<'_> {
     pub(crate) fn layer_norm(&self, part: &str, width: usize, eps: f32) -> Result<LayerNorm> {
         let weight = self.numbers(&format!("{part}.weight"), &[width])?;
         LayerNorm::new(eps, &weight, &self.bias(part, width)?).map_err(|e| self.refused(part, e))
+    }
+
+    /// A root-mean-square normalisation.
+    pub(crate) fn rms_norm(&self, part: &str, width: usize, eps: f32) -> Result<RmsNorm> {
+        let weight = self.numbers(&format!("{part}.weight"), &[width])?;
+        RmsNorm::new(eps, &weight).map_err(|e| self.refused(part, e))
     }
 
     /// A table of vectors.

@@ -148,7 +148,7 @@ impl Judging {
         let model = &subject.model.model;
         let prediction = model.prediction();
         let solver = self.teacher.build(model.is_bounded())?;
-        let schedule = self.schedule.build(prediction)?;
+        let schedule = self.schedule.on(&**model)?;
         let range = self.schedule.range(&schedule, model.sigma_range());
         // A grid that ends at 0 has nothing left to denoise.
         let denoise_to_zero = schedule.grid(2, range).map_or(range.0, |grid| grid.last()) > 0.0;

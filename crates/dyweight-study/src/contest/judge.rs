@@ -57,7 +57,7 @@ impl Ready {
         let Contestant::Handcrafted { solver, schedule, afs } = &entry.who else { return Err(Error::Cancelled) };
         let schedule = if *schedule == ScheduleSpec::default() { usual } else { schedule };
         let (prediction, afs) = (model.prediction(), *afs);
-        let (solver, rule) = (solver.build(model.is_bounded())?, schedule.build(prediction)?);
+        let (solver, rule) = (solver.build(model.is_bounded())?, schedule.on(model)?);
         let range = schedule.range(&rule, model.sigma_range());
         let setting =
             Setting { solver: &*solver, schedule: &rule, range, afs, denoise_to_zero: false, prediction, calls };
@@ -71,7 +71,7 @@ impl Ready {
         Plan { solver: &*self.solver, times: self.times.clone(), afs: self.afs, denoise_to_zero: false }
     }
 
-    /// Learned coefficients on the grid they were learned on.
+    /// Learned coefficients on the grid they were learned on, or that goes with the model.
     pub fn learned(file: &SolverFile, entry: &Entry, subject: &Subject) -> Result<Self> {
         let prediction = subject.model.model.prediction();
         if file.prediction != prediction {
@@ -80,6 +80,7 @@ impl Ready {
                 hint: "leave the solver or the model out".into(),
             });
         }
+        let file = file.on(&*subject.model.model)?;
         let Built { solver, times } = file.build()?;
         let plan = Plan { solver: &*solver, times: times.clone(), afs: file.afs, denoise_to_zero: false };
         let probed = probe(&plan, prediction)?;

@@ -53,7 +53,7 @@ impl TrainSpec {
         let spec = method.usual(self.clone());
         let prediction = model.prediction();
         let schedule = &method.usual_schedule(schedule, prediction);
-        let rule = schedule.build(prediction)?;
+        let rule = schedule.on(model)?;
         let range = schedule.range(&rule, model.sigma_range());
         let afs = spec.afs.unwrap_or(matches!(budget, Budget::Nfe(_)) && method.usual_afs(prediction));
         let (calls, bounded) = (self.calls(model)?, model.is_bounded());

@@ -14,7 +14,7 @@ use clap::Args;
 use dyweight::denoiser::{Condition, Context};
 use dyweight::error::{number, shown};
 use dyweight::files::NamedPath;
-use dyweight::models::{LoadedModel, ModelSpec};
+use dyweight::models::{LoadedModel, ModelSpec, measured_rate};
 use dyweight::sample::{State, sample};
 use dyweight::train::comm::Comm;
 use dyweight::train::{Learned, Prompts, Work, in_parts, stacked};
@@ -154,8 +154,13 @@ fn foresee(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling) -> Result
     let (model, samples) = (&drawing.model, drawing.noise.len());
     let condition = |range: Range<usize>| drawing.condition(&vec![0; range.len()]);
     let work = Work { calls: samples * setup.nfe, gradients: 0 };
-    let mut seconds = Pace::of(model, &condition, drawing.batch())?.seconds(work)?;
-    if let Some(decoder) = model.model.decoder() {
+    // A model that says what a call costs is not asked for one: it may take minutes.
+    let known = model.model.cost().map(|cost| (cost, measured_rate()));
+    let mut seconds = match &known {
+        Some((cost, rate)) => cost.operations / rate * work.calls as f64,
+        None => Pace::of(model, &condition, drawing.batch())?.seconds(work)?,
+    };
+    if let Some(decoder) = model.model.decoder().filter(|_| known.is_none()) {
         let started = Instant::now();
         decoder.decode(&drawing.noise.batch(&[0], model.model.shape())?)?;
         seconds += started.elapsed().as_secs_f64() * samples as f64;
@@ -164,7 +169,7 @@ fn foresee(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling) -> Result
     writes.extend([&args.trajectory, &args.latent_out].into_iter().flatten().map(|file| shown(file)));
     let (solver, nfe, steps) = (setup.solver.label(), setup.nfe, setup.steps());
     let what = format!("make {samples} samples of {} with {solver}: {nfe} calls each, {steps} steps", model.name);
-    Forecast { what, work, seconds, writes }.print(args.json);
+    Forecast { what, work, seconds, writes, known }.print(args.json);
     Ok(())
 }
 

@@ -62,10 +62,12 @@ impl Sampling {
         let prediction = model.model.prediction();
         let (schedule, range) = match file {
             // What the command line does not say is as it was learned.
-            Some(file) if args.schedule.is_default() => (file.schedule.clone(), (file.sigma_min, file.sigma_max)),
+            Some(file) if args.schedule.is_default() => {
+                (file.schedule_on(&*model.model), (file.sigma_min, file.sigma_max))
+            }
             _ => {
                 let spec = args.schedule.spec();
-                let schedule = spec.build(prediction)?;
+                let schedule = spec.on(&*model.model)?;
                 let range = spec.range(&schedule, model.model.sigma_range());
                 (schedule, range)
             }
@@ -149,13 +151,10 @@ impl Sampling {
             }
             _ => {}
         }
-        if file.guidance != args.guidance {
+        let guidance = args.guidance.or(model.model.usual_guidance());
+        if file.guidance.or(model.model.usual_guidance()) != guidance {
             let say = |g: Option<f64>| g.map_or("none".into(), number);
-            found.push(format!(
-                "the solver was learned under guidance {}, not {}",
-                say(file.guidance),
-                say(args.guidance)
-            ));
+            found.push(format!("the solver was learned under guidance {}, not {}", say(file.guidance), say(guidance)));
         }
         if file.afs != self.afs || file.grid().is_ok_and(|learned| learned != self.grid) {
             found.push("the grid or first step is not the one the solver was learned on".into());

@@ -158,7 +158,8 @@ impl<'j> Job<'j> {
             recipe.validate_every.map_or(0, |_| recipe.validation_pairs),
         );
         let ends = ["config.toml", "stats.jsonl", "loss.svg", "weights.svg"].map(|end| shown(&beside(&self.out, end)));
-        Forecast { what, work, seconds, writes: [vec![shown(&self.out)], ends.to_vec()].concat() }.print(args.json);
+        Forecast { what, work, seconds, writes: [vec![shown(&self.out)], ends.to_vec()].concat(), known: None }
+            .print(args.json);
         Ok(())
     }
 

@@ -39,6 +39,7 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         height: job.height,
         width: job.width,
         tokenizer: job.tokenizer.clone(),
+        text_tokens: job.text_tokens,
     };
     let model = opened(&model.spec(None)?)?;
     let several = budgets.len() > 1;

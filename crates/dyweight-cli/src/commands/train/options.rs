@@ -74,6 +74,9 @@ pub struct JobArgs {
     /// Folder with vocab.json and merges.txt, for a text encoder that came without
     #[arg(long, value_name = "DIR")]
     pub tokenizer: Option<PathBuf>,
+    /// Tokens of a prompt that FLUX sees [512; 256 for a model that takes no guidance]
+    #[arg(long, value_name = "N")]
+    pub text_tokens: Option<usize>,
     /// Network calls of the solver; several train one after the other
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', num_args = 1, conflicts_with = "steps")]
     pub nfe: Option<Vec<usize>>,

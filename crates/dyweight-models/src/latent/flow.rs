@@ -1,0 +1,272 @@
+//! A latent flow: FLUX's transformer, autoencoder and text encoders.
+//!
+//! ```text
+//! v(x, σ) on latents x = (1−σ)·data + σ·noise, packed into tokens;  the grid's shift follows the number of tokens
+//! ```
+//!
+//! The strength of guidance is an input of a distilled model, at no cost; a model without that input is guided by two predictions
+//! like any other.
+
+use super::bound::{Bound, Contexts};
+use super::bundle::Bundle;
+use super::images::ImageDecoder;
+use super::model::Settings;
+use super::network::{Network, joined};
+use super::precond::Flow;
+use super::schedule::FlowShift;
+use super::texts::Texts;
+use crate::autoencoder::Halves;
+use crate::flux::{Flux, FluxConfig, FluxInput, FluxTape, pack, positions, unpack};
+use crate::weights::read_json;
+use dyweight_core::denoiser::{Condition, Context, Cost, Decoder, Differentiable, Model, Prediction, TextContext};
+use dyweight_core::error::{Error, Result};
+use dyweight_core::schedule::{Schedule, Shift};
+use dyweight_files::Fingerprint;
+use dyweight_nn::Act;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Strength of guidance where nothing is said, as released.
+const GUIDANCE: f64 = 3.5;
+/// Tokens of a text with guidance as an input, and without.
+const TEXT_TOKENS: [usize; 2] = [512, 256];
+/// The most tokens a text may have.
+const MOST_TEXT_TOKENS: usize = 4096;
+/// Rows and columns of latents that make a token.
+const PATCH: usize = 2;
+/// Rows and columns of latents, where nothing is said: those of 1024 pixels.
+const USUAL_SIZE: usize = 128;
+/// From this width of tokens on, samples are better taken together than apart.
+const WIDE: usize = 1024;
+
+/// A latent flow.
+pub struct FlowModel {
+    flux: Flux,
+    images: Option<ImageDecoder>,
+    texts: Texts,
+    /// What stands for no text; made when it is needed.
+    nothing: Mutex<Option<Arc<TextContext>>>,
+    shift: Shift,
+    latents: [usize; 3],
+}
+
+/// The transformer with a strength of guidance.
+struct At<'m> {
+    flux: &'m Flux,
+    guidance: f32,
+}
+
+impl FlowModel {
+    /// Opens the parts of a bundle, with the fingerprint of their weights.
+    pub fn open(bundle: &Bundle, settings: &Settings) -> Result<(Self, String)> {
+        let (flux, flux_hash) = bundle.transformer()?;
+        let mut hash = Fingerprint::default();
+        hash.add(flux_hash.as_bytes());
+        let autoencoder = match &bundle.vae {
+            Some(_) => {
+                let (autoencoder, vae_hash) = bundle.autoencoder(settings.conv, Halves::Decoder)?;
+                hash.add(vae_hash.as_bytes());
+                Some(autoencoder)
+            }
+            None => None,
+        };
+        let config = flux.config();
+        let shift = match &bundle.scheduler {
+            Some(path) => FlowShift::of_diffusers(path, &read_json(path, None)?)?,
+            None if config.guidance => FlowShift::DEV,
+            None => FlowShift::Fixed(1.0),
+        };
+        let factor = autoencoder.as_ref().map(|a| a.config().factor());
+        let latents = latent_shape(config, factor, settings)?;
+        let images = autoencoder.map(|autoencoder| ImageDecoder::new(autoencoder, latents)).transpose()?;
+        let texts = Texts::new(
+            bundle,
+            settings.tokenizer.clone(),
+            [config.context, config.pooled],
+            text_tokens(config, settings.text_tokens)?,
+        );
+        texts.fingerprints()?.iter().fold(&mut hash, |hash, text| hash.add(text.as_bytes()));
+        let shift = shift.of(latents[1] * latents[2] / (PATCH * PATCH))?;
+        Ok((Self { flux, images, texts, nothing: Mutex::default(), shift, latents }, hash.text()))
+    }
+
+    /// The transformer.
+    pub fn transformer(&self) -> &Flux {
+        &self.flux
+    }
+
+    /// Tokens of a text.
+    pub fn text_tokens(&self) -> usize {
+        self.texts.tokens()
+    }
+
+    fn context(&self, context: &Context) -> Result<Arc<TextContext>> {
+        let text = match context {
+            Context::Text(text) => text.clone(),
+            Context::Nothing => self.nothing()?,
+            Context::Class(class) => {
+                let expected = "this model has no classes: give --prompt".into();
+                return Err(Error::BadValue { name: "class", value: class.to_string(), expected });
+            }
+        };
+        if text.pooled.len() != self.flux.config().pooled {
+            let (expected, found) = (vec![self.flux.config().pooled], vec![text.pooled.len()]);
+            return Err(Error::Shape { what: "the vector for a whole text".into(), expected, found });
+        }
+        Ok(text)
+    }
+
+    fn nothing(&self) -> Result<Arc<TextContext>> {
+        let mut nothing = self.nothing.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*nothing {
+            Some(text) => Ok(text.clone()),
+            None => Ok(nothing.insert(self.texts.nothing()?).clone()),
+        }
+    }
+
+    fn contexts(&self, condition: &Condition) -> Result<Contexts> {
+        match condition.contexts.as_slice() {
+            [] => Ok(Contexts::All(self.context(&Context::Nothing)?)),
+            each => Ok(Contexts::Each(each.iter().map(|c| self.context(c)).collect::<Result<_>>()?)),
+        }
+    }
+}
+
+fn text_tokens(config: &FluxConfig, asked: Option<usize>) -> Result<usize> {
+    match asked {
+        Some(tokens) if !(1..=MOST_TEXT_TOKENS).contains(&tokens) => {
+            let expected = format!("must lie between 1 and {MOST_TEXT_TOKENS}");
+            Err(Error::BadValue { name: "text-tokens", value: tokens.to_string(), expected })
+        }
+        Some(tokens) => Ok(tokens),
+        None => Ok(TEXT_TOKENS[usize::from(!config.guidance)]),
+    }
+}
+
+/// The shape of the latents: as given, or for images of the size asked for, or 1024 pixels high and wide.
+fn latent_shape(config: &FluxConfig, factor: Option<usize>, settings: &Settings) -> Result<[usize; 3]> {
+    let channels = config.latent_channels().ok_or_else(|| Error::Conflict {
+        problem: format!("the transformer takes {} numbers per token and gives {}", config.inputs, config.outputs),
+        hint: "only networks that predict what they are given can be sampled: four pixels of latents a token".into(),
+    })?;
+    let bad = |name, value: usize, expected| Err(Error::BadValue { name, value: value.to_string(), expected });
+    let side = |name: &'static str, pixels: Option<usize>| -> Result<usize> {
+        let Some(pixels) = pixels else { return Ok(USUAL_SIZE) };
+        let Some(factor) = factor else {
+            return bad(name, pixels, "this model has no autoencoder: give --shape of the latents".into());
+        };
+        let unit = factor * PATCH;
+        if pixels == 0 || pixels % unit != 0 {
+            return bad(name, pixels, format!("must be a multiple of {unit} pixels"));
+        }
+        Ok(pixels / factor)
+    };
+    let shape = match settings.shape {
+        Some(shape) => shape,
+        None => [channels, side("height", settings.size[0])?, side("width", settings.size[1])?],
+    };
+    if shape[0] != channels || shape[1] % PATCH != 0 || shape[2] % PATCH != 0 || shape.contains(&0) {
+        let up = |size: usize| size.div_ceil(PATCH).max(1) * PATCH;
+        let (expected, found) = (vec![channels, up(shape[1]), up(shape[2])], shape.to_vec());
+        return Err(Error::Shape { what: "latents".into(), expected, found });
+    }
+    Ok(shape)
+}
+
+impl Network for At<'_> {
+    type Tape = ([usize; 2], FluxTape);
+
+    fn at_once(&self) -> RangeInclusive<usize> {
+        if self.flux.config().width() < WIDE { 1..=4 } else { 4..=4 }
+    }
+
+    fn forward(
+        &self,
+        x: Act,
+        t: Vec<f32>,
+        contexts: &[Arc<TextContext>],
+        record: bool,
+    ) -> Result<(Act, Option<Self::Tape>)> {
+        let (size, tokens) = (x.size(), pack(&x));
+        let context = joined(contexts, self.flux.config().context)?;
+        let pooled: Vec<f32> = contexts.iter().flat_map(|context| &context.pooled).copied().collect();
+        let input = FluxInput {
+            tokens: &tokens,
+            t: &t,
+            guidance: &vec![self.guidance; t.len()],
+            context: &context,
+            pooled: &Act::from_rows(contexts.len(), &pooled),
+            positions: &positions(context.shape().pixels(), size),
+        };
+        let (velocity, tape) = self.flux.forward(&input, record);
+        Ok((unpack(&velocity, size), tape.map(|tape| (size, tape))))
+    }
+
+    fn backward(&self, (size, tape): Self::Tape, gradient: Act) -> (Act, Vec<f64>) {
+        let (to_tokens, to_t) = self.flux.backward(tape, &pack(&gradient));
+        (unpack(&to_tokens, size), to_t)
+    }
+}
+
+impl Model for FlowModel {
+    fn bind<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>> {
+        if self.takes_guidance() && condition.negative != Context::Nothing {
+            return Err(Error::Conflict {
+                problem: "the guidance of this model is an input of its network and leads away from nothing".into(),
+                hint: "leave --negative out".into(),
+            });
+        }
+        let contexts = self.contexts(condition)?;
+        self.texts.release();
+        Ok(Box::new(Bound {
+            network: At { flux: &self.flux, guidance: condition.guidance.unwrap_or(GUIDANCE) as f32 },
+            precond: &Flow,
+            contexts,
+            channels: self.latents[0],
+            granularity: PATCH,
+        }))
+    }
+
+    fn shape(&self) -> [usize; 3] {
+        self.latents
+    }
+
+    fn prediction(&self) -> Prediction {
+        Prediction::Velocity
+    }
+
+    fn sigma_range(&self) -> (f64, f64) {
+        (0.0, 1.0)
+    }
+
+    fn usual_guidance(&self) -> Option<f64> {
+        self.flux.config().guidance.then_some(GUIDANCE)
+    }
+
+    fn schedule(&self) -> Option<Schedule> {
+        Some(Schedule::Flow { shift: self.shift })
+    }
+
+    fn decoder(&self) -> Option<&dyn Decoder> {
+        self.images.as_ref().map(|images| images as &dyn Decoder)
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        let (texts, images) = (self.text_tokens(), self.latents[1] * self.latents[2] / (PATCH * PATCH));
+        let [weights, resident] = self.flux.weight_bytes();
+        Some(Cost {
+            weights: weights as u64,
+            resident: resident as u64,
+            activations: self.flux.activation_bytes(texts + images) as u64,
+            operations: self.flux.operations(texts, images),
+        })
+    }
+
+    fn is_bounded(&self) -> bool {
+        false
+    }
+
+    fn context_of(&self, text: &str) -> Result<Context> {
+        self.texts.encode(text).map(Context::Text)
+    }
+}
