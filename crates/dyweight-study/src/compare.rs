@@ -1,10 +1,11 @@
 //! A comparison of whatever is named: handcrafted solvers, solver files, presets.
 
-use super::contest::{Contestant, Entry, Measure, Style, Subject, Term, View};
+use super::contest::{Contestant, Entry, Measure, Repeat, Style, Subject, Term, View};
 use crate::metrics::Estimate;
 use crate::report::html::Page;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::spec::ScheduleSpec;
+use dyweight_train::TrainSpec;
 use std::path::Path;
 
 /// What takes part.
@@ -23,6 +24,8 @@ pub struct Field {
     pub once: bool,
     /// Leave out solvers at budgets they cannot make, instead of refusing.
     pub skip_impossible: bool,
+    /// DyWeight, trained here for every budget.
+    pub train: Option<TrainSpec>,
 }
 
 impl Field {
@@ -61,10 +64,15 @@ impl Field {
             }
         }
         entries.extend(learned);
+        if let Some(train) = &self.train {
+            let (train, schedule) = (Box::new(train.clone()), self.schedule.clone());
+            let who = Contestant::Learned { train, schedule, on: 0, after: None };
+            entries.extend(budgets.iter().map(|nfe| Entry::new("DyWeight", *nfe, who.clone())));
+        }
         if entries.is_empty() {
             return Err(Error::Conflict {
                 problem: "nothing takes part".into(),
-                hint: "give --solvers with --nfe, or --solver-file".into(),
+                hint: "give --solvers with --nfe, or --weights".into(),
             });
         }
         // Column by column, so that an interrupted comparison already compares something.
@@ -100,29 +108,27 @@ fn winners(view: &View<'_>, measure: Measure) -> String {
 }
 
 /// The report of a comparison.
-pub fn page(view: &View<'_>, command: String, times: bool) -> Result<Page> {
-    let learned = |row: &&str| {
-        view.columns().iter().any(|c| matches!(view.entry(row, c).map(|e| &e.who), Some(Contestant::Given { .. })))
-    };
+pub fn page(view: &View<'_>, repeat: Repeat) -> Result<Page> {
+    let learned = |row: &&str| view.is_learned(row);
     let rows = view.rows();
     let after = rows.iter().copied().find(learned).or(rows.get(1).copied());
     let before = rows.iter().copied().find(|r| r.starts_with("ipndm")).or(rows.iter().copied().find(|r| !learned(r)));
     let pair = before.zip(after).filter(|(a, b)| a != b).map(|(a, b)| (a.to_string(), b.to_string()));
-    let style = Style { times, x: "network calls".into(), log_x: false, pair, command };
-    let mut page = Page::new(format!("{}: solvers compared", view.experiment.subjects[0].name)).lead(
-        view.headline().unwrap_or_else(|| {
-            "Solvers on the same noise at the same numbers of network calls, each with its error bar.".into()
-        }),
-    );
+    let style = Style { pair, ..repeat.style("network calls", false) };
+    let mut page = Page::new(format!("{}: solvers compared", view.experiment.subjects[0].name))
+        .headline(view.headline().unwrap_or_else(|| format!("{}.", winners(view, Measure::Rmse))))
+        .lead("Solvers on the same noise at the same numbers of network calls, each with its error bar.");
+    view.before_after(&mut page, &style);
+    view.numbers(&mut page, &style)?;
     let section = page.section("Who is best");
     for measure in view.all_measures() {
         section.text(format!("By {}: {}.", measure.name(), winners(view, measure)));
     }
-    view.pictures(&mut page, &style);
-    view.numbers(&mut page, &style)?;
+    view.samples(&mut page);
     for row in rows.into_iter().filter(learned) {
         view.coefficients(&mut page, row)?;
     }
+    view.lessons(&mut page)?;
     view.provenance(&mut page, &style);
     Ok(page)
 }

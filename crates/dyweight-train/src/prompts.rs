@@ -32,7 +32,8 @@ impl Prompts {
             // All are of one size: the first says what they will take.
             let each = contexts.first().map_or(0, bytes_of);
             if each.saturating_mul(texts.len()) > MOST_BYTES {
-                let expected = format!("at most {} of {} MB each, as this model encodes them", MOST_BYTES / each, each >> 20);
+                let expected =
+                    format!("at most {} of {} MB each, as this model encodes them", MOST_BYTES / each, each >> 20);
                 return Err(Error::BadValue { name: "prompts", value: texts.len().to_string(), expected });
             }
         }

@@ -4,7 +4,7 @@
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::Rng;
 use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
-use dyweight::study::contest::{Contestant, Entry, Experiment, Judging, Subject, Watch, run};
+use dyweight::study::contest::{Contestant, Entry, Experiment, Judging, Piece, Subject, Watch, run};
 use dyweight::train::TrainSpec;
 use dyweight::train::comm::{Comm, Solo};
 use dyweight::train::{Course, Files, Loss};
@@ -229,7 +229,7 @@ fn alone_comm() -> Arc<dyn Comm> {
 struct Blind;
 
 impl Watch for Blind {
-    fn begin(&mut self, _: &str, _: usize, _: usize, _: usize) {}
+    fn begin(&mut self, _: &Piece<'_>) {}
 
     fn advance(&mut self, _: usize) -> ControlFlow<Error> {
         ControlFlow::Continue(())

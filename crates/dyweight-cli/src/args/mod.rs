@@ -1,5 +1,6 @@
 //! Arguments that several commands share. They are read as text and turned into the library's specs here, and nowhere else.
 
+use crate::ui;
 use clap::Args;
 use dyweight::files::NamedPath;
 use dyweight::models::{FeatureSpec, LoadedModel, ModelSpec, ScoreKind, Scorer, ScorerSpec};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 /// Which model.
 #[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Model")]
 pub struct ModelArgs {
     /// Built-in name (see 'dyweight list models'), file or diffusers folder
     #[arg(long, value_name = "NAME|FILE|DIR")]
@@ -20,7 +22,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1)]
     pub shape: Option<Vec<usize>>,
     /// Configuration of a weights file that carries none
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "model-config", alias = "config", value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
     #[arg(long, value_name = "NAME")]
@@ -42,7 +44,7 @@ pub struct ModelArgs {
 impl ModelArgs {
     /// The files the model may be made of.
     pub fn files(&self) -> Vec<NamedPath<'_>> {
-        let config = self.config.as_deref().map(|path| ("--config", path));
+        let config = self.config.as_deref().map(|path| ("--model-config", path));
         std::iter::once(("--model", Path::new(&self.model))).chain(config).collect()
     }
 
@@ -76,6 +78,19 @@ fn sample_shape(given: &[usize]) -> Result<[usize; 3]> {
             })
         }
     }
+}
+
+/// Opens a model, and tells who wants to know what it is.
+pub fn opened(spec: &ModelSpec) -> Result<LoadedModel> {
+    let started = std::time::Instant::now();
+    let model = spec.build()?;
+    ui::detail(|| {
+        let ([c, h, w], (low, high)) = (model.model.shape(), model.model.sigma_range());
+        let (name, sha256) = (&model.name, &model.sha256[..model.sha256.len().min(16)]);
+        let seconds = ui::duration(started.elapsed().as_secs_f64());
+        format!("model {name}: {c}x{h}x{w}, levels {low} to {high}, sha256 {sha256}…, opened in {seconds}")
+    });
+    Ok(model)
 }
 
 /// Which grid rule.

@@ -157,6 +157,6 @@ impl Bundle {
 fn needs_config(path: &Path, what: &str) -> Error {
     Error::Conflict {
         problem: format!("{} holds a {what}, but not its configuration", path.display()),
-        hint: "give --config: the config.json that goes with it".into(),
+        hint: "give --model-config: the config.json that goes with it".into(),
     }
 }

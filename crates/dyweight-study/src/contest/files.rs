@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 impl View<'_> {
     /// Writes them into a directory and returns the page's.
     pub fn write(&self, page: &Page, directory: &Path) -> Result<PathBuf> {
-        let html = directory.join("report.html");
-        atomic::write(&html, page.render().as_bytes())?;
-        atomic::write(&directory.join("report.md"), page.markdown().as_bytes())?;
+        let html = page.write(directory)?;
         for measure in self.all_measures() {
             let name = measure.file_name();
             atomic::write(&directory.join(format!("{name}.csv")), self.table(measure, name).csv().as_bytes())?;

@@ -12,15 +12,15 @@ use crate::FeatureReference;
 use crate::metrics::teacher::{psnr, rmse, squared_errors};
 use crate::metrics::{Estimate, Features, quantise};
 use dyweight_core::coeff::Coeff;
-use dyweight_core::denoiser::{Denoiser, Levels, Prediction};
+use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
 use dyweight_core::learned::Built;
 use dyweight_core::sample::{Plan, probe, sample};
 use dyweight_core::solver::Solver;
 use dyweight_core::solver_file::SolverFile;
-use dyweight_core::spec::Budget;
 use dyweight_core::spec::budget::Setting;
+use dyweight_core::spec::{Budget, ScheduleSpec};
 use dyweight_core::tensor::Tensor;
 use dyweight_train::comm::{Parcel, Reader};
 use dyweight_train::{Targets, in_parts, unit};
@@ -44,28 +44,31 @@ impl Ready {
     /// Builds the solver of an entry that needs no training; refuses a budget it cannot meet.
     pub fn of(entry: &Entry, subject: &Subject) -> Result<Option<Self>> {
         match &entry.who {
-            Contestant::Handcrafted { solver, schedule, afs } => {
-                let model = &subject.model.model;
-                let prediction = model.prediction();
-                let (solver, rule) = (solver.build(model.is_bounded())?, schedule.on(&**model)?);
-                let range = schedule.range(&rule, model.sigma_range());
-                let (afs, calls) = (*afs, subject.calls()?);
-                let setting = Setting {
-                    solver: &*solver,
-                    schedule: &rule,
-                    range,
-                    afs,
-                    denoise_to_zero: false,
-                    prediction,
-                    calls,
-                };
-                let grid = setting.grid(Budget::Nfe(entry.nfe))?;
-                let nfe = setting.count(&grid)?;
-                Ok(Some(Self { solver, times: grid.coeffs(), afs, nfe, rounds: nfe, believed: None }))
+            Contestant::Handcrafted { .. } => {
+                Self::handcrafted(entry, &*subject.model.model, subject.calls()?, &ScheduleSpec::default()).map(Some)
             }
             Contestant::Given { file } => Self::learned(file, entry, subject).map(Some),
             Contestant::Learned { .. } => Ok(None),
         }
+    }
+
+    /// Fixed coefficients; an evaluation of the model costs `calls` calls, and `usual` is the schedule of entries that name none.
+    pub fn handcrafted(entry: &Entry, model: &dyn Model, calls: usize, usual: &ScheduleSpec) -> Result<Self> {
+        let Contestant::Handcrafted { solver, schedule, afs } = &entry.who else { return Err(Error::Cancelled) };
+        let schedule = if *schedule == ScheduleSpec::default() { usual } else { schedule };
+        let (prediction, afs) = (model.prediction(), *afs);
+        let (solver, rule) = (solver.build(model.is_bounded())?, schedule.on(model)?);
+        let range = schedule.range(&rule, model.sigma_range());
+        let setting =
+            Setting { solver: &*solver, schedule: &rule, range, afs, denoise_to_zero: false, prediction, calls };
+        let grid = setting.grid(Budget::Nfe(entry.nfe))?;
+        let nfe = setting.count(&grid)?;
+        Ok(Self { solver, times: grid.coeffs(), afs, nfe, rounds: nfe, believed: None })
+    }
+
+    /// What sampling runs.
+    pub fn plan(&self) -> Plan<'_> {
+        Plan { solver: &*self.solver, times: self.times.clone(), afs: self.afs, denoise_to_zero: false }
     }
 
     /// Learned coefficients on the grid they were learned on, or that goes with the model.
@@ -340,7 +343,7 @@ impl Judge<'_> {
         let pairs = self.targets.pairs();
         let bound = self.subject.model.model.denoiser(&pairs.condition(range.clone()))?;
         let spy = Spy { inner: &*bound, times: ready.believed.as_deref(), seen: Mutex::default() };
-        let plan = Plan { solver: &*ready.solver, times: ready.times.clone(), afs: ready.afs, denoise_to_zero: false };
+        let plan = ready.plan();
         let mut pictures = Pictures::begin(range.start, &*self.subject.model.model);
         let latents = pairs.latents(range.clone())?;
         let (begun, mut watching) = (Instant::now(), Duration::ZERO);

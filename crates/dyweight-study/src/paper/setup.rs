@@ -55,6 +55,8 @@ pub struct StudySetup {
     pub guidance: Option<f64>,
     /// Samples per network call.
     pub batch: usize,
+    /// Seeds of the training pairs, one training each; the one of `train` if none.
+    pub train_seeds: Vec<u64>,
     /// For the study of learned rivals.
     pub rivals: RivalSetup,
 }
@@ -80,6 +82,7 @@ impl StudySetup {
             prompts: None,
             guidance: None,
             batch: 64,
+            train_seeds: Vec::new(),
             rivals: RivalSetup::default(),
         })
     }

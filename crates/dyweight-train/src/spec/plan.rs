@@ -85,7 +85,7 @@ impl TrainSpec {
     }
 
     /// Network calls of one evaluation.
-    pub(crate) fn calls(&self, model: &dyn Model) -> Result<usize> {
+    pub fn calls(&self, model: &dyn Model) -> Result<usize> {
         let pairs = self.pairs(model, "training")?;
         Ok(model.denoiser(&pairs.condition(0..1))?.calls())
     }

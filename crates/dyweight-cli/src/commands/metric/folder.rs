@@ -38,7 +38,7 @@ impl Folder {
         }
         let first = files.first().ok_or_else(|| Error::Conflict {
             problem: format!("there are no PNG files in {}", shown(path)),
-            hint: "give a folder of images, such as the --outdir of dyweight sample".into(),
+            hint: "give a folder of images, such as the --out of dyweight sample".into(),
         })?;
         let shape = shape_of(&Image::read(first)?);
         Ok(Self { files, shape, other })

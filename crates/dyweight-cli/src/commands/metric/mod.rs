@@ -111,7 +111,7 @@ pub struct CommonArgs {
     #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1, help_heading = "Sampler")]
     shape: Option<Vec<usize>>,
     /// Configuration of a weights file that carries none
-    #[arg(long, value_name = "FILE", help_heading = "Sampler")]
+    #[arg(long = "model-config", alias = "config", value_name = "FILE", help_heading = "Sampler")]
     config: Option<PathBuf>,
     /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
     #[arg(long, value_name = "NAME", help_heading = "Sampler")]
@@ -155,7 +155,7 @@ impl CommonArgs {
         let out: Vec<_> = out.map(|path| ("--out", path)).into_iter().collect();
         let mut inputs: Vec<_> = sets.iter().map(|set| ("the input", Path::new(set))).collect();
         inputs.extend(self.model.iter().map(|model| ("--model", Path::new(model))));
-        inputs.extend(self.config.iter().map(|path| ("--config", path.as_path())));
+        inputs.extend(self.config.iter().map(|path| ("--model-config", path.as_path())));
         inputs.extend(self.features.files());
         inputs.extend(self.draw.files());
         prepare(&out, &inputs)

@@ -1,7 +1,7 @@
 //! The paper's experiments.
 
-use crate::args::{ModelArgs, ReferenceArgs, ScorerArgs, check_batch, counts_once, unknown};
-use crate::contest::{self, OutputArgs};
+use crate::args::{ModelArgs, ReferenceArgs, ScorerArgs, check_batch, counts_once, opened, unknown};
+use crate::contest::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::spec::Seeds;
@@ -21,13 +21,13 @@ pub struct PaperArgs {
     #[arg(long, value_name = "NAME|FILE", default_value = "fashion")]
     model: String,
     /// Sample shape of a mixture file
-    #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1, help_heading = "Model")]
     shape: Option<Vec<usize>>,
     /// Configuration of a weights file that carries none
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "model-config", alias = "config", value_name = "FILE", help_heading = "Model")]
     config: Option<PathBuf>,
     /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
     conv: Option<String>,
     /// A look instead of a result: minutes
     #[arg(long)]
@@ -36,16 +36,23 @@ pub struct PaperArgs {
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', num_args = 1)]
     nfe: Option<Vec<usize>>,
     /// Seeds to judge on [0-1999; fewer with --quick]
-    #[arg(long)]
+    #[arg(long, help_heading = "Judging")]
     seeds: Option<String>,
     /// Network calls of the teacher that judges [35]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Judging")]
     teacher_nfe: Option<usize>,
     /// Samples per batch; changes nothing but speed and memory [64]
-    #[arg(long)]
+    #[arg(long, help_heading = "Judging")]
     batch: Option<usize>,
     /// Solver files of learned rivals, for the study main; may be given several times
-    #[arg(long, value_name = "FILE|preset:NAME", value_delimiter = ',', num_args = 1)]
+    #[arg(
+        long = "weights",
+        alias = "solver-file",
+        value_name = "FILE|PRESET",
+        value_delimiter = ',',
+        num_args = 1,
+        help_heading = "Rivals"
+    )]
     pub solver_file: Vec<String>,
     /// Training iterations [625; 1500 for a closed form; fewer with --quick]
     #[arg(long, help_heading = "Training")]
@@ -63,7 +70,7 @@ pub struct PaperArgs {
     #[arg(long, help_heading = "Training")]
     validation: Option<usize>,
     /// Seed of the training pairs [0]
-    #[arg(long, help_heading = "Training")]
+    #[arg(long, help_heading = "Training", conflicts_with = "train_seeds")]
     seed: Option<u64>,
     /// File of prompts; sample i shows line i, beginning again after the last, and training draws from them
     #[arg(long, value_name = "FILE")]
@@ -74,6 +81,8 @@ pub struct PaperArgs {
     /// Classifier-free guidance; every evaluation then costs two calls
     #[arg(long, value_name = "SCALE", allow_negative_numbers = true)]
     guidance: Option<f64>,
+    #[command(flatten)]
+    train_seeds: TrainSeedsArgs,
     #[command(flatten)]
     reference: ReferenceArgs,
     #[command(flatten)]
@@ -122,7 +131,7 @@ impl PaperArgs {
     }
 
     fn setup(&self) -> Result<StudySetup> {
-        let model = Arc::new(self.model().spec(None)?.build()?);
+        let model = Arc::new(opened(&self.model().spec(None)?)?);
         let (reference, shape) = (self.reference.open(&model)?, model.model.shape());
         let mut setup = StudySetup::new(model, self.quick)?;
         setup.reference = reference;
@@ -140,6 +149,7 @@ impl PaperArgs {
             setup.seeds = Seeds::parse(seeds)?;
         }
         contest::check_count(&setup.seeds)?;
+        setup.train_seeds = self.train_seeds.seeds()?;
         if let Some(calls) = self.teacher_nfe {
             check_steps("teacher-nfe", calls)?;
             (setup.teacher_nfe, setup.train.teacher_nfe) = (calls, Some(calls));
