@@ -23,14 +23,9 @@ impl Prepared {
         };
         let all = 0..self.plan.recipe.validation_pairs;
         targets.prepare(all.clone())?;
-<<<<<<< ours
         let batch = self.plan.recipe.micro_batch;
         let share = |mine| Ok(in_parts(model, mine, batch, part)?.concat());
         let errors: Vec<f64> = targets.comm().spread(all, unit(model, batch), share)?.concat();
-=======
-        let share = |mine| Ok(in_parts(model, mine, self.plan.recipe.micro_batch, part)?.concat());
-        let errors: Vec<f64> = targets.comm().spread(all, unit(model, self.plan.recipe.micro_batch), share)?.concat();
->>>>>>> theirs
         Ok((errors.iter().sum::<f64>() / errors.len() as f64).sqrt())
     }
 
