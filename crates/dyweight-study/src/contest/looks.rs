@@ -6,7 +6,7 @@
 use super::view::View;
 
 /// Beginnings of names, and the colours of their families.
-const FAMILIES: [(&str, usize); 11] = [
+const FAMILIES: [(&str, usize); 10] = [
     ("dyweight", 0),
     ("ipndm", 1),
     ("dpmsolver2", 7),
@@ -17,7 +17,6 @@ const FAMILIES: [(&str, usize); 11] = [
     ("ddim", 4),
     ("heun", 5),
     ("deis", 6),
-    ("learnedon", 0),
 ];
 /// As many as there are.
 const COLOURS: usize = 8;
@@ -81,6 +80,14 @@ mod tests {
             [5, 1, 2, 0]
         );
         assert_eq!(colours(&[("UniPC-2", false), ("DPM-Solver++(2M)", false), ("DPM-Solver-2", false)]), [3, 2, 7]);
+    }
+
+    #[test]
+    fn bars_side_by_side_have_colours_of_their_own() {
+        assert_eq!(
+            colours(&[("learned on mixture", true), ("learned on fashion", true), ("iPNDM-3", false)]),
+            [0, 2, 1]
+        );
     }
 
     #[test]

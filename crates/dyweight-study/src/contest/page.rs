@@ -126,13 +126,11 @@ impl View<'_> {
             chart.y = chart.y.range(0.0, cap);
         }
         (chart.legend, chart.values) = (false, false);
-        // Here rows are shades of one thing, which colours must tell apart.
-        for (index, row) in self.rows().iter().enumerate() {
+        for (row, look) in self.rows().iter().zip(self.looks()) {
             let found: Vec<_> = columns.iter().map(|column| self.get(measure, row, column)).collect();
             let values = found.iter().map(|e| e.as_ref().map_or(f64::NAN, |e| e.value)).collect();
             let errors = found.iter().map(|e| e.as_ref().map_or(f64::NAN, |e| e.total_error())).collect();
-            let colour = if self.is_learned(row) { index } else { self.look(row).colour };
-            chart = chart.with(BarSeries::new(*row, colour, values).errors(errors));
+            chart = chart.with(BarSeries::new(*row, look.colour, values).errors(errors));
         }
         Figure::single(chart, 620.0, 340.0).legend_below()
     }
