@@ -52,19 +52,21 @@ def _record(found):
     prediction, schedule, (sigma_min, sigma_max) = _grid_rule(released)
     record = {
         "format": FORMAT,
-        "version": 1,
+        "version": 2,
         "method": "dyweight",
         "nfe": released["nfe"],
         "steps": released["steps"],
-        "order": min(window, released["steps"]),
         "afs": released["afs"],
         "prediction": prediction,
         "schedule": schedule,
         "sigma_min": sigma_min,
         "sigma_max": sigma_max,
-        "time_shift": True,
-        "weights": [row[max(i + 1 - window, 0) : i + 1] for i, row in enumerate(released["weights"])],
-        "time_scale": released["time_scale"],
+        "body": {
+            "order": min(window, released["steps"]),
+            "time_shift": True,
+            "weights": [row[max(i + 1 - window, 0) : i + 1] for i, row in enumerate(released["weights"])],
+            "time_scale": released["time_scale"],
+        },
         "model": {"name": released["dataset"] or ""},
         "training": {"source": found["source"], "provenance": found["provenance"]},
     }

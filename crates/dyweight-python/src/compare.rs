@@ -7,7 +7,7 @@ use crate::sample::named;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_study::compare::{Field, page};
-use dyweight_study::contest::{Experiment, Judging, Subject, View, Watch, run};
+use dyweight_study::contest::{Experiment, Judging, Piece, Repeat, Subject, View, Watch, run};
 use dyweight_train::comm::Comm;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -65,8 +65,9 @@ struct Listener {
 }
 
 impl Watch for Listener {
-    fn begin(&mut self, what: &str, steps: usize, done: usize, all: usize) {
-        let told = Python::attach(|py| self.watch.call1(py, (what, steps, done, all)).map(drop));
+    fn begin(&mut self, piece: &Piece<'_>) {
+        let (done, all) = piece.entries;
+        let told = Python::attach(|py| self.watch.call1(py, (piece.what, piece.steps, done, all)).map(drop));
         self.raised = self.raised.take().or(told.err());
     }
 
@@ -103,6 +104,7 @@ fn compared(
         schedule: request.schedule,
         afs: request.afs,
         skip_impossible: request.skip_impossible,
+        train: None,
     };
     let entries = field.entries(&subject)?;
     let judging = Judging {
@@ -112,6 +114,7 @@ fn compared(
         teacher_nfe: request.teacher_nfe,
         schedule: ScheduleSpec::default(),
         reference: None,
+        scorers: Vec::new(),
         batch: request.batch.max(1),
     };
     let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };
@@ -120,7 +123,10 @@ fn compared(
         return Ok(None);
     }
     let view = View { experiment: &experiment, results: &results };
-    let report = view.write(&page(&view, request.command, request.times)?, &request.out)?;
+    let report = view.write(
+        &page(&view, Repeat { command: request.command, times: request.times, run: Vec::new() })?,
+        &request.out,
+    )?;
     let cell = |row: &str, column: &str| -> Option<Value> {
         let (entry, score) = (view.entry(row, column)?, view.score(row, column)?);
         Some(json!({

@@ -71,7 +71,8 @@ impl Request {
             self.options.clone().into_iter().partition(|(key, _)| schedules.contains(key));
         let spec: TrainSpec = serde_json::from_value(Value::Object(train)).map_err(|e| unread("train", &e))?;
         let schedule = serde_json::from_value(Value::Object(schedule)).map_err(|e| unread("schedule", &e))?;
-        let loss = training_loss(&spec, model.shape())?;
+        let shared: Arc<dyn Model> = model.clone();
+        let loss = training_loss(&spec, &shared)?;
         let seconds = |seconds| {
             let bad = |e: std::time::TryFromFloatSecsError| Error::BadValue {
                 name: "snapshot-seconds",
@@ -88,7 +89,7 @@ impl Request {
             files: self.out.as_deref().map(Files::beside),
             resume: self.resume,
             between_snapshots: self.snapshot_seconds.map(seconds).transpose()?,
-            ..Course::new(model.clone(), model.identity(), self.budget()?, spec, loss)
+            ..Course::new(shared, model.identity(), self.budget()?, spec, loss)
         })
     }
 }

@@ -8,7 +8,7 @@ use dyweight_core::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_core::{Result, Tensor};
 use dyweight_models::{LoadedModel, ModelSpec};
 use dyweight_study::FeatureReference;
-use dyweight_study::contest::{Contestant, Entry, Experiment, Judging, Results, Subject, Watch, run};
+use dyweight_study::contest::{Contestant, Entry, Experiment, Judging, Piece, Results, Subject, Watch, run};
 use dyweight_study::metrics::Features;
 use dyweight_study::metrics::frechet::{Reference, Statistics};
 use dyweight_train::comm::{Comm, Solo};
@@ -154,7 +154,7 @@ fn solo() -> Arc<dyn Comm> {
 struct Blind;
 
 impl Watch for Blind {
-    fn begin(&mut self, _: &str, _: usize, _: usize, _: usize) {}
+    fn begin(&mut self, _: &Piece<'_>) {}
 
     fn advance(&mut self, _: usize) -> ControlFlow<dyweight_core::Error> {
         ControlFlow::Continue(())
@@ -193,6 +193,7 @@ fn experiment(model: Arc<LoadedModel>, samples: usize, batch: usize) -> Experime
         teacher_nfe: Some(5),
         schedule: ScheduleSpec::default(),
         reference: None,
+        scorers: Vec::new(),
         batch,
     };
     let entries = vec![Entry::new("Euler", 6, who)];

@@ -6,7 +6,7 @@ use crate::methods::gits::Ground;
 use crate::session::{Files, Session, Watcher};
 use crate::snapshot::Snapshot;
 use crate::spec::{TrainPlan, TrainSpec};
-use crate::targets::{Supervision, Targets};
+use crate::targets::{Stop, Supervision, Targets};
 use crate::training::{Parts, Training};
 use crate::{Loss, Noise};
 use dyweight_core::denoiser::Model;
@@ -51,6 +51,8 @@ pub struct Course {
     pub resume: bool,
     /// Time between two snapshots.
     pub between_snapshots: Option<Duration>,
+    /// Ends the first validation, before which there is no iteration to stop at.
+    pub stop: Option<Stop>,
 }
 
 /// A course with everything decided that can be before the work.
@@ -66,7 +68,7 @@ pub struct Prepared {
 #[derive(Clone)]
 pub struct Pairing {
     training: Arc<Targets>,
-    validation: Arc<Targets>,
+    pub(crate) validation: Arc<Targets>,
 }
 
 /// What training leaves.
@@ -106,6 +108,7 @@ impl Course {
             files: None,
             resume: false,
             between_snapshots: None,
+            stop: None,
         }
     }
 
@@ -166,6 +169,11 @@ impl Prepared {
         &self.course
     }
 
+    /// Ends the first validation once this is so.
+    pub fn stopped_by(&mut self, stop: Option<Stop>) {
+        self.course.stop = stop;
+    }
+
     /// True if its pairs serve every budget: the teacher does not follow the student's grid.
     pub fn shares_pairing(&self) -> bool {
         self.plan.supervision == Supervision::Endpoint
@@ -188,6 +196,8 @@ impl Prepared {
         let teacher = spec.teacher(&**model, &self.plan)?;
         let batch = self.plan.recipe.micro_batch;
         let targets = Targets::new(model.clone(), pairs, teacher, self.plan.supervision, batch).shared_by(comm.clone());
+        let stop = self.course.stop.clone().filter(|_| purpose == "validation");
+        let targets = targets.stopped_by(stop);
         Ok(Arc::new(match (&self.course.cache, &self.course.identity.sha256) {
             (Some(directory), Some(sha256)) => {
                 let arithmetic = self.course.arithmetic.as_deref().unwrap_or_default();

@@ -15,6 +15,7 @@
 
 pub mod comm;
 mod course;
+mod distance;
 mod guard;
 mod learnable;
 pub mod learned;
@@ -34,6 +35,7 @@ mod student;
 mod targets;
 mod trace;
 mod training;
+mod work;
 
 pub use course::{Course, Pairing, Prepared, Trained, train};
 pub use dyweight_core::learned::{Block, Built, Frame};
@@ -54,6 +56,7 @@ pub use snapshot::Snapshot;
 pub use spec::{Defaults, TrainPlan, TrainSpec};
 pub use stepwise::{Link, Stepwise};
 pub use student::{Gradient, Student};
-pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states, stacked, unit};
+pub use targets::{Stop, Supervision, Targets, Teacher, in_parts, parse_states, stacked, unit};
 pub use trace::Trace;
 pub use training::{Event, Iteration, Parts, Training, Validation};
+pub use work::Work;

@@ -50,6 +50,9 @@ impl Supervision {
     }
 }
 
+/// Whether someone wants the work to end: asked now and then.
+pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// A solver with many steps.
 pub struct Teacher {
     /// The method.
@@ -72,6 +75,7 @@ pub struct Targets {
     batch: usize,
     directory: Option<PathBuf>,
     comm: Arc<dyn Comm>,
+    stop: Option<Stop>,
     memory: Mutex<BTreeMap<usize, Vec<Tensor>>>,
 }
 
@@ -79,13 +83,23 @@ impl Targets {
     /// Targets of `pairs` by `teacher`, computed `batch` at a time.
     pub fn new(model: Arc<dyn Model>, pairs: Pairs, teacher: Teacher, supervision: Supervision, batch: usize) -> Self {
         let comm = Arc::new(Solo);
-        Self { model, pairs, teacher, supervision, batch, directory: None, comm, memory: Mutex::default() }
+        Self { model, pairs, teacher, supervision, batch, directory: None, comm, stop: None, memory: Mutex::default() }
     }
 
     /// Shares the work with other processes, which have the same targets.
     pub fn shared_by(mut self, comm: Arc<dyn Comm>) -> Self {
         self.comm = comm;
         self
+    }
+
+    /// Gives up with [`Error::Cancelled`] once this is so; of several processes none asks, because all must go on alike.
+    pub fn stopped_by(mut self, stop: Option<Stop>) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.comm.size() == 1 && self.stop.as_ref().is_some_and(|stop| stop())
     }
 
     /// The processes that share the work.
@@ -243,7 +257,7 @@ impl Targets {
             {
                 states.push(state.x.tensor().clone());
             }
-            ControlFlow::Continue(())
+            if self.is_stopped() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
         })?;
         states.push(outcome.samples);
         Ok(states)

@@ -4,7 +4,7 @@
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::Rng;
 use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
-use dyweight::study::contest::{Contestant, Entry, Experiment, Judging, Subject, Watch, run};
+use dyweight::study::contest::{Contestant, Entry, Experiment, Judging, Piece, Subject, Watch, run};
 use dyweight::train::TrainSpec;
 use dyweight::train::comm::{Comm, Solo};
 use dyweight::train::{Course, Files, Loss};
@@ -229,7 +229,7 @@ fn alone_comm() -> Arc<dyn Comm> {
 struct Blind;
 
 impl Watch for Blind {
-    fn begin(&mut self, _: &str, _: usize, _: usize, _: usize) {}
+    fn begin(&mut self, _: &Piece<'_>) {}
 
     fn advance(&mut self, _: usize) -> ControlFlow<Error> {
         ControlFlow::Continue(())
@@ -256,8 +256,16 @@ fn an_experiment_leaves_the_same_records_for_any_number_of_processes() {
         ];
         let (teacher, schedule) = (SolverSpec::named("ipndm"), ScheduleSpec::default());
         let seeds = Seeds::parse("0-50").unwrap();
-        let judging =
-            Judging { seeds, rng: Rng::Native, teacher, teacher_nfe: Some(12), schedule, reference: None, batch: 8 };
+        let judging = Judging {
+            seeds,
+            rng: Rng::Native,
+            teacher,
+            teacher_nfe: Some(12),
+            schedule,
+            reference: None,
+            scorers: Vec::new(),
+            batch: 8,
+        };
         Experiment { name: "test".into(), subjects: vec![subject], entries, judging }
     };
     let alone = Place::new("experiment");

@@ -22,13 +22,13 @@ pub struct ConvertArgs {
     /// The file to write: safetensors for a network, JSON for a solver
     output: PathBuf,
     /// Configuration of a network file that carries none
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "model-config", alias = "config", value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn run(args: &ConvertArgs) -> Result<()> {
-    let config = args.config.iter().map(|path| ("--config", path.as_path()));
+    let config = args.config.iter().map(|path| ("--model-config", path.as_path()));
     let inputs: Vec<_> = std::iter::once(("the input", args.input.as_path())).chain(config).collect();
     prepare(&[("the output", &args.output)], &inputs)?;
     if let Some(name) = args.input.to_str().and_then(|s| s.strip_prefix("preset:")) {

@@ -75,7 +75,7 @@ pub fn run(args: &ListArgs) -> Result<()> {
         }
         Listing::Schedules => ui::say(&format!("\nbeta tables: {}", BetaTable::NAMES.join(", "))),
         Listing::Models => ui::say(
-            "\nor a folder or file: Stable Diffusion and LSUN models (diffusers, CompVis), EDM networks (.pkl, or .safetensors with --config), mixtures; random:sd15-f16 and -bf16 have half-precision weights",
+            "\nor a folder or file: Stable Diffusion and LSUN models (diffusers, CompVis), EDM networks (.pkl, or .safetensors with --model-config), mixtures; random:sd15-f16 and -bf16 have half-precision weights",
         ),
         Listing::Methods => ui::say("\nuse with: dyweight train --method NAME …"),
         Listing::Solvers => {

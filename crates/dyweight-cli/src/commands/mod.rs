@@ -11,6 +11,7 @@ pub mod metric;
 pub mod probe;
 pub mod quickstart;
 pub mod sample;
+pub mod shell;
 mod solver_table;
 pub mod study;
 pub mod train;

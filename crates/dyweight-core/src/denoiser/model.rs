@@ -64,7 +64,18 @@ pub trait Decoder: Send + Sync {
 
     /// Images with values in [−1, 1]. Image i depends on sample i alone.
     fn decode(&self, samples: &Tensor) -> Result<Tensor>;
+
+    /// The images, and the way from their gradient to that of the samples.
+    fn with_pullback<'d>(&'d self, _samples: &Tensor) -> Result<(Tensor, DecoderPullback<'d>)> {
+        Err(Error::Conflict {
+            problem: "the gradient of this model's images is not known".into(),
+            hint: "use a loss of samples: l2, l1 or huber".into(),
+        })
+    }
 }
+
+/// Carries ∂L/∂images to ∂L/∂samples.
+pub type DecoderPullback<'d> = Box<dyn FnOnce(&Tensor) -> Result<Tensor> + Send + 'd>;
 
 /// A pretrained model.
 pub trait Model: Send + Sync {

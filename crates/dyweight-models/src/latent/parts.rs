@@ -2,7 +2,7 @@
 
 use super::bundle::{Bundle, Part};
 use crate::autoencoder::{self, Autoencoder, AutoencoderConfig, Halves};
-use crate::clip::{self, Clip, ClipConfig, TextConfig, TextTower, Tokenizer};
+use crate::clip::{self, Clip, ClipFile, ClipOptions, TextConfig, TextTower, Tokenizer};
 use crate::edm::kwargs::Kwargs;
 use crate::flux::{self, Flux, FluxConfig};
 use crate::t5::{self, T5, T5Config};
@@ -121,13 +121,10 @@ impl Bundle {
 
     /// Both towers of a CLIP model, with the fingerprint of their weights.
     pub fn clip(&self) -> Result<(Clip, String)> {
-        let (config, set) = self.part(&self.clip, "CLIP model")?.read()?;
-        let named = |problem| Error::malformed(&set.path, problem);
-        let config = config.ok_or_else(|| needs_config(&set.path, "CLIP model"))?;
-        let config = ClipConfig::from_map(&config).map_err(named)?;
-        let missing = || named(Malformed::Missing { name: "visual.conv1.weight".into() });
-        let layout = clip::whole(&set).or_else(|| clip::open_clip(&set)).ok_or_else(missing)?;
-        Clip::load(&config, &set, &layout)
+        match self.part(&self.clip, "CLIP model")? {
+            Part::Folder(dir) => ClipFile::open(dir, &ClipOptions::default())?.build(),
+            Part::Stored { set, config } => ClipFile::of_set(set.clone(), config.clone())?.build(),
+        }
     }
 
     /// The tokenizer that lies beside the text encoder, or the one named.
@@ -160,6 +157,6 @@ impl Bundle {
 fn needs_config(path: &Path, what: &str) -> Error {
     Error::Conflict {
         problem: format!("{} holds a {what}, but not its configuration", path.display()),
-        hint: "give --config: the config.json that goes with it".into(),
+        hint: "give --model-config: the config.json that goes with it".into(),
     }
 }

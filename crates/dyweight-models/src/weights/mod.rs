@@ -22,7 +22,7 @@ mod set;
 mod source;
 
 pub use folder::Folder;
-pub(crate) use folder::{config_of, inside, read_json};
+pub(crate) use folder::{config_of, inside, read_json, weights_of};
 pub(crate) use layout::{Layout, Location, Part};
 pub(crate) use pages::Pages;
 pub use set::TensorSet;

@@ -41,15 +41,32 @@ impl Pictures {
         Self { first, shape: model.shape(), decoded: model.decoder().is_some(), ..Self::default() }
     }
 
+    /// Finished samples, without their ways.
+    pub fn of(samples: &Tensor, model: &dyn Model) -> Self {
+        let latest = (0..samples.samples()).map(|i| samples.sample(i).to_vec()).collect();
+        Self { latest, ..Self::begin(0, model) }
+    }
+
+    /// How many samples of a model are shown.
+    pub fn many(model: &dyn Model) -> usize {
+        Self::shown(model.shape(), model.decoder().is_some())
+    }
+
+    fn shown(shape: [usize; 3], decoded: bool) -> usize {
+        match shape {
+            _ if decoded => DECODED,
+            shape if is_plane(shape) => POINTS,
+            shape if is_image(shape) => SHOWN,
+            _ => 0,
+        }
+    }
+
     /// Keeps what is wanted of a state.
     pub fn see(&mut self, state: &State<'_>) {
-        let (shown, ways) = match self.shape {
-            // What a decoder makes of noisy states is nothing to look at.
-            _ if self.decoded => (DECODED, 0),
-            shape if is_plane(shape) => (POINTS, PLANE_WAYS),
-            shape if is_image(shape) => (SHOWN, WAYS),
-            _ => (0, 0),
-        };
+        let shown = Self::shown(self.shape, self.decoded);
+        // What a decoder makes of noisy states is nothing to look at.
+        let ways = if is_plane(self.shape) { PLANE_WAYS } else { WAYS.min(shown) };
+        let ways = if self.decoded { 0 } else { ways };
         let x = state.x.tensor();
         let keep = |limit: usize| limit.saturating_sub(self.first).min(x.samples());
         self.latest = (0..keep(shown)).map(|i| x.sample(i).to_vec()).collect();
@@ -89,6 +106,9 @@ impl Pictures {
         let images: Vec<Image> =
             self.latest.iter().map(|x| Image::from_sample(x, self.shape)).collect::<Result<_>>()?;
         contact_sheet(&images, 8, 1)?.write(&sheet)?;
+        if self.ways.is_empty() {
+            return Ok(());
+        }
         let shown = |(sigma, x): &(f64, Vec<f64>)| {
             // Noisy states at the contrast of images: data have a standard deviation of about one half.
             let contrast = 0.5 / (sigma * sigma + 0.25).sqrt();

@@ -3,6 +3,7 @@
 use crate::metrics::Estimate;
 use dyweight_core::solver_file::SolverFile;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How an entry did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub struct Score {
     pub psnr: Option<Estimate>,
     /// Fréchet distance to the reference.
     pub frechet: Option<Estimate>,
+    /// Scores of images and their prompts, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prompted: BTreeMap<String, Estimate>,
     /// Standard deviation of the slope at each evaluation; 1 where state and time agree.
     pub slopes: Vec<f64>,
 }

@@ -8,8 +8,8 @@ use dyweight_core::error::Result;
 use dyweight_core::noise::Rng;
 use dyweight_core::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_core::trail::Memory;
-use dyweight_models::LoadedModel;
-use dyweight_train::{Defaults, TrainSpec};
+use dyweight_models::{LoadedModel, Scorer};
+use dyweight_train::{Defaults, Prompts, TrainSpec};
 use std::sync::Arc;
 
 /// How the row of the full method is called.
@@ -47,8 +47,16 @@ pub struct StudySetup {
     pub teacher_nfe: usize,
     /// Features and reference of a Fréchet distance.
     pub reference: Option<FeatureReference>,
+    /// Scores of images and their prompts.
+    pub scorers: Vec<Arc<Scorer>>,
+    /// What the model is asked for by text; training draws from the file that `train` names.
+    pub prompts: Option<Arc<Prompts>>,
+    /// Classifier-free guidance.
+    pub guidance: Option<f64>,
     /// Samples per network call.
     pub batch: usize,
+    /// Seeds of the training pairs, one training each; the one of `train` if none.
+    pub train_seeds: Vec<u64>,
     /// For the study of learned rivals.
     pub rivals: RivalSetup,
 }
@@ -70,7 +78,11 @@ impl StudySetup {
             seeds,
             teacher_nfe,
             reference: None,
+            scorers: Vec::new(),
+            prompts: None,
+            guidance: None,
             batch: 64,
+            train_seeds: Vec::new(),
             rivals: RivalSetup::default(),
         })
     }
@@ -90,7 +102,7 @@ impl StudySetup {
 
     /// The model with all its classes.
     pub fn subject(&self) -> Subject {
-        Subject::new(self.model.clone())
+        Subject { prompts: self.prompts.clone(), guidance: self.guidance, ..Subject::new(self.model.clone()) }
     }
 
     /// Iterations of a training run.
@@ -112,6 +124,7 @@ impl StudySetup {
             teacher_nfe: Some(self.teacher_nfe),
             schedule: ScheduleSpec::default(),
             reference: self.reference.clone(),
+            scorers: self.scorers.clone(),
             batch: self.batch,
         })
     }

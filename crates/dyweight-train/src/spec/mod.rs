@@ -107,14 +107,14 @@ pub struct TrainSpec {
         )
     )]
     pub substeps: Option<usize>,
-    /// l2, l1, huber, features (of the embedded network) or inception.
+    /// l2, l1, huber, features (of the embedded network), inception or clip.
     #[cfg_attr(
         feature = "clap",
         arg(
             long,
             value_name = "NAME",
             help_heading = "Optimisation",
-            help = "l2, l1, huber, features (of the embedded network) or inception [l2]"
+            help = "l2, l1, huber, features (of the embedded network), inception or clip [l2]"
         )
     )]
     pub loss: Option<String>,
@@ -140,6 +140,12 @@ pub struct TrainSpec {
         )
     )]
     pub resize: Option<String>,
+    /// CLIP model for the loss clip, a file or a folder.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "FILE|DIR", help_heading = "Optimisation", help = "CLIP model for the loss clip")
+    )]
+    pub clip_model: Option<PathBuf>,
     /// Where the Huber loss turns linear.
     #[cfg_attr(
         feature = "clap",

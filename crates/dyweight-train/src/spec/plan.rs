@@ -85,7 +85,7 @@ impl TrainSpec {
     }
 
     /// Network calls of one evaluation.
-    pub(crate) fn calls(&self, model: &dyn Model) -> Result<usize> {
+    pub fn calls(&self, model: &dyn Model) -> Result<usize> {
         let pairs = self.pairs(model, "training")?;
         Ok(model.denoiser(&pairs.condition(0..1))?.calls())
     }
@@ -140,11 +140,15 @@ impl TrainSpec {
     pub fn loss(&self, features: impl FnOnce(&str) -> Result<Arc<dyn FeatureMap>>) -> Result<Loss> {
         let spec = methods::find(self.method_name())?.usual(self.clone());
         let name = spec.loss.as_deref().unwrap_or("l2");
-        let given = [("inception", self.inception.is_some()), ("resize", self.resize.is_some())];
-        if let Some((option, _)) = given.iter().find(|(_, given)| *given && name != "inception") {
+        let given = [
+            ("inception", "inception", self.inception.is_some()),
+            ("resize", "inception", self.resize.is_some()),
+            ("clip-model", "clip", self.clip_model.is_some()),
+        ];
+        if let Some((option, loss, _)) = given.iter().find(|(_, loss, given)| *given && name != *loss) {
             return Err(Error::Conflict {
-                problem: format!("--{option} is for the loss 'inception', not '{name}'"),
-                hint: format!("add --loss inception, or leave --{option} out"),
+                problem: format!("--{option} is for the loss '{loss}', not '{name}'"),
+                hint: format!("add --loss {loss}, or leave --{option} out"),
             });
         }
         match name {
@@ -153,8 +157,9 @@ impl TrainSpec {
             "huber" => Ok(Loss::Huber(finite_above("huber-delta", spec.huber_delta.unwrap_or(0.1), 0.0)?)),
             "features" => features("fashion").map(Loss::Features),
             "inception" => features("inception").map(Loss::Features),
+            "clip" => features("clip").map(Loss::Features),
             other => {
-                let known = ["l2", "l1", "huber", "features", "inception"].map(String::from).to_vec();
+                let known = ["l2", "l1", "huber", "features", "inception", "clip"].map(String::from).to_vec();
                 Err(Error::UnknownName { kind: "loss", name: other.into(), known })
             }
         }
