@@ -13,6 +13,7 @@ The vector–Jacobian product comes from torch.autograd. Documentation: docs/dif
 import contextlib
 import importlib
 import inspect
+import math
 import time
 
 import torch
@@ -42,6 +43,26 @@ class PipelineDenoiser:
     def calls(self):
         """Network calls of one evaluation: two under guidance."""
         return self._repeat
+
+    @property
+    def guidance(self):
+        """Strength of guidance, by two calls or as an input of the network; None without."""
+        return self._guidance if self._repeat > 1 or self._embedded else None
+
+    def model(self):
+        """The same as a `dyweight.Model`, for training, sampling and comparing."""
+        device = next(self.network.parameters()).device
+        return importlib.import_module("dyweight.model").Model(
+            self, self.shape, self.prediction, self.sigma_range, conditions=len(self._conditions), device=device,
+            dtype=torch.float32, calls=self.calls, guided=self.guidance is not None, name=type(self.network).__name__,
+        )  # fmt: skip
+
+    def grid(self, options):
+        """The pipeline's own grid of a flow, where options do not say another."""
+        said = {"schedule", "shift", "image_size", "sigmas"} & set(options)
+        if not self._flow or said or self._shift is None:
+            return {}
+        return {"schedule": "flow", "shift": self._shift}
 
     def __call__(self, x, sigma, conditions=None):
         """D, or v for a flow; `sigma` is a number or one per sample. Gradients flow through both."""
@@ -128,6 +149,10 @@ class PipelineDenoiser:
         # Pipelines may round what they tell to their own precision; the factor itself is 1 or 1/1000.
         self._told = min((1.0, 1e-3), key=lambda factor: abs(factor / self._told - 1.0))
         self._flow, self._kind = probe._flow, probe.config.prediction_type
+        self._embedded = arguments.get("guidance") is not None
+        # What the pipeline would shift time by at this size, or its scheduler at any.
+        fixed = getattr(pipe.scheduler.config, "shift", None) if self._flow else None
+        self._shift = math.exp(probe.mu) if probe.mu is not None else fixed
         self._train_timesteps = probe.config.num_train_timesteps
         self._log_alphas = None if self._flow else probe._table.log_alphas
         self.shape = tuple(probe.state.shape[1:])
@@ -166,53 +191,45 @@ class _Probe(DyWeightScheduler):
         }  # fmt: skip
         return cls._from_solver(SolverFile(record), config, {})
 
+    mu = None
+
+    def set_timesteps(self, num_inference_steps=None, device=None, sigmas=None, mu=None):
+        self.mu = mu
+        super().set_timesteps(num_inference_steps, device, sigmas, mu)
+
     def step(self, model_output, timestep, sample, **options):
         result = super().step(model_output, timestep, sample, **options)
         self.state, self.slope = sample, self._slopes[-1]
         return result
 
 
-def train_pipeline(pipe, prompts, nfe, guidance_scale=None, *, call=None, train=None, out=None, **options):
-    """Learns a solver for a pipeline's own network, sets it as the pipeline's scheduler and returns its content.
+def train_pipeline(pipe, prompts, nfe, guidance_scale=None, *, call=None, **options):
+    """Learns a solver for a pipeline's own network, where it is, and sets it as the pipeline's scheduler.
 
     nfe: network calls of the solver, counted as everywhere: two per evaluation under guidance.
     call: further arguments of the pipeline (height, width, negative_prompt, …).
-    out: where the solver file is written.
-    train: the trainer, `train(model, nfe=…, conditions=…, **options)` → content of a solver file; that of the package
-        if None. options: the trainer's (iters, batch, lr, teacher_nfe, seed, …).
+    options: those of `dyweight.train`: out, cache, resume, comm, iters, batch, lr, teacher_nfe, seed, …
+    Prints beforehand how long it will take, and returns the `dyweight.Solver`.
     """
-    train = train or _native_trainer()
-    model = PipelineDenoiser(pipe, prompts, guidance_scale, **(call or {}))
-    if nfe % model.calls:
-        raise ValueError(f"nfe is {nfe}, but an evaluation under guidance is {model.calls} calls")
-    print(estimate(model.seconds, nfe // model.calls, **options))
-    record = train(model, nfe=nfe, conditions=len(prompts), **options)
-    scheduler = DyWeightScheduler._from_solver(SolverFile(record), pipe.scheduler.config, {})
-    if out is not None:
-        import json
-        from pathlib import Path
-
-        Path(out).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    pipe.scheduler = scheduler
-    return record
-
-
-def estimate(seconds, evaluations, teacher_nfe=35, batch=16, iters=625, **_):
-    """How long training takes, from the time of one evaluation of one sample. A gradient is the call once more and a
-    backward pass of about two."""
-    per_pair = teacher_nfe + evaluations * (1 + 1 + 2)
-    total = iters * batch * per_pair * seconds
-    return (
-        f"an evaluation takes {seconds:.3g} s; an iteration has {batch} pairs of {teacher_nfe} evaluations by the teacher"
-        f" and {evaluations} × 4 by the student: {batch * per_pair * seconds:.3g} s, {iters} of them {total / 60:.3g} min"
-    )
+    training = _native_part()
+    denoiser = PipelineDenoiser(pipe, prompts, guidance_scale, **(call or {}))
+    if nfe % denoiser.calls:
+        raise ValueError(f"nfe is {nfe}, but an evaluation under guidance is {denoiser.calls} calls")
+    model = denoiser.model()
+    options = {**denoiser.grid(options), **options}
+    shown = {k: v for k, v in options.items() if k not in inspect.signature(training.train).parameters}
+    comm = options.get("comm")
+    if comm is None or comm.rank == 0:
+        print(training.estimate(model, nfe, seconds=denoiser.seconds, **shown))
+    solver = training.train(model, nfe, guidance=denoiser.guidance, **options)
+    pipe.scheduler = DyWeightScheduler._from_solver(SolverFile(solver.record), pipe.scheduler.config, {})
+    return solver
 
 
-def _native_trainer():
+def _native_part():
     try:
-        importlib.import_module("dyweight._native")
-        return importlib.import_module("dyweight").train
-    except (ImportError, AttributeError) as error:
+        return importlib.import_module("dyweight.training")
+    except ImportError as error:
         raise ImportError(
             "training needs the compiled part of the package (dyweight._native), which is not installed here;"
             " solver files, presets and the scheduler work without it"

@@ -5,15 +5,14 @@ The numbers and whom to thank for them: assets/presets in the repository, which 
 
 import difflib
 import functools
+import importlib
 import json
 from pathlib import Path
 
 from .solver_file import FORMAT, NOISE_TABLES, NoiseTable, SolverFile
 
-_PLACES = (
-    Path(__file__).with_name("presets.json"),  # installed
-    Path(__file__).resolve().parents[2] / "assets" / "presets" / "official.json",  # in the source tree
-)
+# In the source tree; an installed package has them in its compiled part.
+_SOURCE = Path(__file__).resolve().parents[2] / "assets" / "presets" / "official.json"
 _EDM_RANGE = (0.002, 80.0)
 # The released Stable Diffusion wrapper computes its range in f32, which the one preset off the discrete grid keeps.
 _SD15_RANGE_F32 = (0.029167532920837402, 14.614641189575195)
@@ -23,10 +22,12 @@ _FLUX_SHIFT = 1.8776105792643432
 
 @functools.cache
 def _collection():
-    for place in _PLACES:
-        if place.is_file():
-            return json.loads(place.read_text(encoding="utf-8"))
-    raise FileNotFoundError(f"the presets are missing from this installation: neither {_PLACES[0]} nor {_PLACES[1]}")
+    if _SOURCE.is_file():
+        return json.loads(_SOURCE.read_text(encoding="utf-8"))
+    try:
+        return json.loads(importlib.import_module("dyweight._native").presets())
+    except ImportError as error:
+        raise FileNotFoundError(f"the presets are missing: neither {_SOURCE} nor dyweight._native is there") from error
 
 
 def preset_names():
@@ -51,19 +52,21 @@ def _record(found):
     prediction, schedule, (sigma_min, sigma_max) = _grid_rule(released)
     record = {
         "format": FORMAT,
-        "version": 1,
+        "version": 2,
         "method": "dyweight",
         "nfe": released["nfe"],
         "steps": released["steps"],
-        "order": min(window, released["steps"]),
         "afs": released["afs"],
         "prediction": prediction,
         "schedule": schedule,
         "sigma_min": sigma_min,
         "sigma_max": sigma_max,
-        "time_shift": True,
-        "weights": [row[max(i + 1 - window, 0) : i + 1] for i, row in enumerate(released["weights"])],
-        "time_scale": released["time_scale"],
+        "body": {
+            "order": min(window, released["steps"]),
+            "time_shift": True,
+            "weights": [row[max(i + 1 - window, 0) : i + 1] for i, row in enumerate(released["weights"])],
+            "time_scale": released["time_scale"],
+        },
         "model": {"name": released["dataset"] or ""},
         "training": {"source": found["source"], "provenance": found["provenance"]},
     }

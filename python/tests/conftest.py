@@ -1,3 +1,4 @@
+import importlib.util
 import json
 import os
 import subprocess
@@ -9,8 +10,10 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-for place in (HERE, HERE.parent):
-    sys.path.insert(0, str(place))
+sys.path.insert(0, str(HERE))
+# The installed package, compiled part and all; the source tree where there is none.
+if importlib.util.find_spec("dyweight") is None:
+    sys.path.insert(0, str(HERE.parent))
 # Tiny networks are done before a second thread is awake.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -22,7 +25,21 @@ def program():
     return next((str(place) for place in [*given, *built] if Path(place).is_file()), None)
 
 
+def has_native():
+    return importlib.util.find_spec("dyweight._native") is not None
+
+
+def pytest_collection_modifyitems(items):
+    """What needs the compiled part is left out where it is not, loudly."""
+    if not has_native():
+        for item in items:
+            if item.path.name.startswith("test_native"):
+                item.add_marker(pytest.mark.skip(reason="no dyweight._native"))
+
+
 def pytest_terminal_summary(terminalreporter):
+    if not has_native():
+        terminalreporter.write_line("WARNING: no dyweight._native: tests of training were SKIPPED", red=True)
     if program() is None:
         terminalreporter.write_line(
             "WARNING: no dyweight binary (DYWEIGHT_BIN or target/*/dyweight): comparisons with it were SKIPPED",

@@ -7,7 +7,7 @@ import torch
 from test_pipelines import AFS, FLUX_SIZE
 
 from dyweight.diffusers import DyWeightScheduler, train_pipeline
-from dyweight.pipeline import PipelineDenoiser, estimate
+from dyweight.pipeline import PipelineDenoiser
 
 PROMPTS = ["a", "b c", "d"]
 PIPELINES = {
@@ -106,37 +106,3 @@ def test_a_pipeline_that_does_more_is_refused(tmp_path):
     pipe = tiny.stable_diffusion(tmp_path)
     with pytest.raises(NotImplementedError, match="does more"):
         PipelineDenoiser(pipe, ["a"], 7.0, guidance_rescale=0.7)
-
-
-def test_training_needs_the_compiled_part(tmp_path):
-    pipe = tiny.stable_diffusion(tmp_path)
-    try:
-        import dyweight._native  # noqa: F401
-    except ImportError:
-        with pytest.raises(ImportError, match="compiled part"):
-            train_pipeline(pipe, PROMPTS, 8, 7.5)
-
-
-def test_training_sets_the_scheduler(tmp_path, capsys):
-    """With a trainer that learns nothing, everything around it."""
-    pipe, asked = tiny.stable_diffusion(tmp_path), {}
-
-    def trainer(model, **options):
-        asked.update(options, shape=model.shape, prediction=model.prediction, calls=model.calls)
-        return {**AFS, "nfe": 6}
-
-    record = train_pipeline(pipe, PROMPTS, 6, 7.5, train=trainer, out=tmp_path / "solver.json", iters=10)
-    assert asked == {"nfe": 6, "conditions": 3, "iters": 10, "shape": (4, 8, 8), "prediction": "denoised", "calls": 2}
-    assert isinstance(pipe.scheduler, DyWeightScheduler) and pipe.scheduler.calls == 3
-    assert DyWeightScheduler.from_file(tmp_path / "solver.json", pipe.scheduler.config).solver.record == record
-    assert (
-        "an iteration has 16 pairs of 35 evaluations by the teacher and 3 × 4 by the student" in capsys.readouterr().out
-    )
-    with pytest.raises(ValueError, match="nfe is 5"):
-        train_pipeline(pipe, PROMPTS, 5, 7.5, train=trainer)
-
-
-def test_the_estimate_is_the_sum_of_the_calls():
-    assert "iteration has 16 pairs" in estimate(0.05, 4)
-    assert f"{16 * (35 + 16) * 0.05:.3g} s" in estimate(0.05, 4)
-    assert np.isclose(625 * 16 * 51 * 0.05 / 60, 425) and "425 min" in estimate(0.05, 4)

@@ -94,6 +94,80 @@ const checks = {
     });
   },
 
+  "the result comes first, in one sentence": async (file) => {
+    await open(file, {}, async (page) => {
+      if (!(await some(page, ".headline"))) return;
+      const found = await page.evaluate(() => {
+        const top = (s) => document.querySelector(s)?.getBoundingClientRect().top ?? Infinity;
+        const text = document.querySelector(".headline").textContent;
+        const size = (s) => parseFloat(getComputedStyle(document.querySelector(s)).fontSize);
+        return { sentences: text.split(/[.!?](?:\s|$)/).filter((t) => t.trim()).length, larger: size(".headline") > size("main p"),
+          first: top(".headline") < Math.min(top("figure"), top(".lead"), top(".verdict"), top(".findings")) };
+      });
+      assert.deepEqual(found, { sentences: 1, larger: true, first: true });
+    });
+  },
+
+  "tables and figures are numbered through, and heads have no stray signs": async (file) => {
+    await open(file, { hasTouch: true, isMobile: true, viewport: PHONE }, async (page) => {
+      const found = await page.evaluate(() => {
+        const numbers = (word) =>
+          [...document.querySelectorAll("figcaption b")].map((b) => b.textContent).filter((t) => t.startsWith(word)).map((t) => parseInt(t.split(" ")[1], 10));
+        const through = (list) => list.every((n, i) => n === i + 1);
+        const shown = (e) => getComputedStyle(e, "::after").opacity !== "0" && getComputedStyle(e, "::after").content !== "none";
+        const heads = [...document.querySelectorAll("thead th")];
+        return { tables: through(numbers("Table")), figures: through(numbers("Figure")),
+          captions: [...document.querySelectorAll("figure")].filter((f) => !f.querySelector("figcaption b")).length,
+          stray: heads.filter((h) => /[↑↓↕]/.test(h.textContent)).length + [...document.querySelectorAll("th button")].filter(shown).length };
+      });
+      assert.deepEqual(found, { tables: true, figures: true, captions: 0, stray: 0 });
+    });
+  },
+
+  "the teacher stands beside the slider, or below it on a phone": async (file) => {
+    for (const [viewport, beside] of [[DESKTOP, true], [PHONE, false]]) {
+      await open(file, { viewport }, async (page) => {
+        if (!(await some(page, ".measured .beside"))) return;
+        const figure = page.locator(".measured:visible").first();
+        await figure.scrollIntoViewIfNeeded();
+        const [pair, teacher] = [await figure.locator(".pair").boundingBox(), await figure.locator(".beside img").first().boundingBox()];
+        if (beside) assert.ok(teacher.x >= pair.x + pair.width && Math.abs(teacher.y - pair.y) < 4, "beside");
+        else assert.ok(teacher.y >= pair.y + pair.height, "below");
+        assert.ok(Math.abs(teacher.width - pair.width) < 4, "of the same size");
+      });
+    }
+  },
+
+  "a table that goes on is in shade at its edge": async (file) => {
+    await open(file, { viewport: PHONE }, async (page) => {
+      const wide = await page.evaluate(() => {
+        const goesOn = (e) => e.getClientRects().length && e.scrollWidth > e.clientWidth + 1;
+        const style = (e) => getComputedStyle(e);
+        const all = [...document.querySelectorAll(".table .scroll")].filter(goesOn);
+        return { count: all.length, plain: all.filter((e) => !style(e).backgroundAttachment.includes("local") || !style(e).backgroundImage.includes("gradient")).length };
+      });
+      if (process.env.EVERY_KIND) assert.ok(wide.count > 0, "the sample has a wide table");
+      assert.equal(wide.plain, 0);
+    });
+  },
+
+  "small pictures keep their pixels, drawings do not show theirs": async (file) => {
+    await open(file, {}, async (page) => {
+      const wrong = await page.evaluate(() =>
+        [...document.querySelectorAll("img")].filter((i) => (getComputedStyle(i).imageRendering === "pixelated") !== i.naturalWidth <= 560).length);
+      assert.equal(wrong, 0);
+      if (process.env.EVERY_KIND) assert.ok((await page.locator("img.fine").count()) > 0, "the sample has a drawing");
+    });
+  },
+
+  "links lead to files beside the page": async (file) => {
+    await open(file, {}, async (page) => {
+      if (!(await some(page, ".files a"))) return;
+      const odd = await page.evaluate(() => [...document.querySelectorAll(".files a")].map((a) => a.getAttribute("href")).filter((h) => !/^[\w.~%-][\w.~%/-]*$/.test(h)));
+      assert.deepEqual(odd, []);
+    });
+  },
+
   "contrast of text is at least 4.5, light and dark": async (file) => {
     for (const colorScheme of ["light", "dark"]) {
       await open(file, { colorScheme }, async (page) => {
@@ -248,7 +322,8 @@ const checks = {
       assert.equal(await page.locator(".choice > section:not(:visible)").count(), 0, "all variants");
       if (await some(page, ".compare")) {
         const first = page.locator(".compare").first();
-        const [a, b] = [await first.locator("img").first().boundingBox(), await first.locator("img").last().boundingBox()];
+        const images = first.locator(".pair img");
+        const [a, b] = [await images.first().boundingBox(), await images.last().boundingBox()];
         assert.ok(a.x + a.width <= b.x && Math.abs(a.y - b.y) < 2, "both pictures, side by side");
       }
       if (await some(page, "details.values")) {
@@ -266,7 +341,7 @@ const checks = {
       assert.equal(await page.locator("input:visible, .theme:visible, .copy:visible, [role=tab]:visible").count(), 0);
       assert.equal(await page.locator(".choice > section:not(:visible)").count(), 0, "all variants");
       if (await some(page, ".compare")) {
-        const images = page.locator(".compare").first().locator("img");
+        const images = page.locator(".compare").first().locator(".pair img");
         const [a, b] = [await images.first().boundingBox(), await images.last().boundingBox()];
         assert.ok(a.x + a.width <= b.x && Math.abs(a.y - b.y) < 2, "both pictures, side by side");
       }

@@ -1,17 +1,21 @@
 //! What `compare`, `study` and `quickstart` have in common: progress, files, the table.
 
 use crate::files::text;
-use crate::ui;
+use crate::forecast::Pace;
+use crate::progress::Share;
+use crate::{machine, ui};
 use clap::Args;
-use dyweight::files::{NamedPath, atomic, journal, keep_apart};
+use dyweight::error::shown;
+use dyweight::files::{NamedPath, journal, keep_apart};
 use dyweight::spec::Seeds;
-use dyweight::study::contest::{Experiment, Measure, Results, View, Watch, read, run};
+use dyweight::study::contest::{Entry, Experiment, Measure, Piece, Repeat, Results, View, Watch, read, run};
 use dyweight::study::paper::Study;
 use dyweight::study::report::html::{Page, Verdict};
 use dyweight::train::comm::Comm;
+use dyweight::train::{Stop, Work};
 use dyweight::{Error, Result};
 use serde_json::json;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,6 +30,9 @@ pub struct OutputArgs {
     /// Draw the report from what is on record, computing nothing
     #[arg(long)]
     pub render_only: bool,
+    /// Say what would be done, how many calls and how long it takes; do nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// Leave times out of the report, which then is the same bytes for the same results
     #[arg(long)]
     pub no_times: bool,
@@ -58,7 +65,31 @@ impl OutputArgs {
 }
 
 /// What a report is made of, beside its pictures.
-const WRITTEN: [&str; 5] = [journal::FILE, "report.html", "report.md", "frechet.csv", "teacher-distance.csv"];
+const WRITTEN: [&str; 8] = [
+    journal::FILE,
+    "report.html",
+    "report.md",
+    "frechet.csv",
+    "teacher-distance.csv",
+    "clip.csv",
+    "hps.csv",
+    "image-reward.csv",
+];
+
+/// Seeds of trainings.
+#[derive(Args, Clone, Default)]
+pub struct TrainSeedsArgs {
+    /// Train once for each of these seeds and show the spread over trainings beside that over samples: 0-4
+    #[arg(long, value_name = "SEEDS", help_heading = "Training")]
+    pub train_seeds: Option<String>,
+}
+
+impl TrainSeedsArgs {
+    /// The seeds; none if nothing was said.
+    pub fn seeds(&self) -> Result<Vec<u64>> {
+        self.train_seeds.as_deref().map_or(Ok(Vec::new()), |text| Ok(Seeds::parse(text)?.iter().collect()))
+    }
+}
 
 /// Error bars need samples.
 pub fn check_count(seeds: &Seeds) -> Result<()> {
@@ -76,41 +107,41 @@ pub fn command_line() -> String {
         false => word,
     };
     let words = std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned());
-    let words = words.filter(|w| !matches!(w.as_str(), "--render-only" | "--json" | "--no-times"));
+    let words = words.filter(|w| {
+        !matches!(
+            w.as_str(),
+            "--render-only" | "--json" | "--no-times" | "--dry-run" | "-q" | "--quiet" | "-v" | "--verbose"
+        )
+    });
     std::iter::once("dyweight".into()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
 }
 
-/// Shows what is being done, and when all of it will be.
-#[derive(Default)]
+/// Shows what is being done, and when all of it will be. One line for all pieces, so that many short ones are seen too.
 struct ContestShow {
-    progress: Option<ui::Progress>,
-    /// When the first entry that was not on record began, and how many were finished then.
-    began: Option<(Instant, usize)>,
+    progress: ui::Progress,
+    began: Instant,
 }
 
 impl ContestShow {
-    /// When all entries will be done, if those left take as long as those made here.
-    fn all_done(&mut self, done: usize, all: usize) -> Option<Instant> {
-        let (began, first) = *self.began.get_or_insert((Instant::now(), done));
-        let made = u32::try_from(done - first).ok().filter(|made| *made > 0)?;
-        let left = u32::try_from(all.saturating_sub(done)).ok()?;
-        Instant::now().checked_add((began.elapsed() / made).checked_mul(left)?)
+    fn new() -> Self {
+        Self { progress: ui::Progress::new("preparing", 1), began: Instant::now() }
     }
 }
 
 impl Watch for ContestShow {
-    fn begin(&mut self, what: &str, steps: usize, done: usize, all: usize) {
-        if let Some(old) = self.progress.take() {
-            old.finish();
-        }
-        let progress = ui::Progress::new(&format!("[{}/{all}] {what}", (done + 1).min(all)), steps);
-        self.progress = Some(progress.within(self.all_done(done, all)));
+    fn begin(&mut self, piece: &Piece<'_>) {
+        let (done, all) = piece.entries;
+        let what = format!("[{}/{all}] {}", (done + 1).min(all), piece.what);
+        let share = Share { began: self.began, before: piece.before, own: piece.cost, all: piece.all };
+        self.progress.next(&what, piece.steps, share);
+    }
+
+    fn stop(&self) -> Option<Stop> {
+        Some(Arc::new(ui::stop_requested))
     }
 
     fn advance(&mut self, steps: usize) -> ControlFlow<Error> {
-        if let Some(progress) = &mut self.progress {
-            progress.add(steps, "");
-        }
+        self.progress.add(steps, "");
         if ui::stop_requested() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
     }
 }
@@ -128,51 +159,89 @@ pub fn results(
     if args.render_only {
         return read(experiment, out).map(Some);
     }
-    let mut show = ContestShow::default();
-    let results = run(experiment, out, comm, &mut show);
-    if let Some(progress) = show.progress.take() {
-        progress.finish();
+    if args.dry_run {
+        return if comm.is_first() { foresee(experiment, out, args, comm).map(|()| None) } else { Ok(None) };
     }
+    // Ctrl-C is heard from here on.
+    ui::stop_requested();
+    let mut show = ContestShow::new();
+    let results = run(experiment, out, comm, &mut show);
+    show.progress.finish();
     if let Err(Error::Cancelled) = results {
         ui::say("stopped; the same command goes on from here");
     }
     results.map(|results| comm.is_first().then_some(results))
 }
 
+/// Says what would be done.
+fn foresee(experiment: &Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dyn Comm>) -> Result<()> {
+    let results = if out.join(journal::FILE).exists() { read(experiment, out)? } else { Results::none(out) };
+    let forecast = experiment.forecast(&results, out, comm)?;
+    let (count, known) = (forecast.entries, experiment.entries.len() - forecast.entries);
+    let mut what = format!("judge {count} entries on {} samples each", experiment.judging.seeds.len());
+    if !forecast.lessons.is_empty() {
+        what = format!("train {} solvers, then {what}", forecast.lessons.len());
+    }
+    if known > 0 {
+        what += &format!("; {known} are on record");
+    }
+    let mut seconds = 0.0;
+    for (index, subject) in experiment.subjects.iter().enumerate() {
+        // What is learned or judged on this one.
+        let own = |entry: &&Entry| entry.subject == index && results.score(experiment, entry).is_none();
+        let judged = experiment.entries.iter().filter(own).map(|e| e.nfe * experiment.judging.seeds.len()).sum();
+        let lessons = experiment.lessons_on(index).into_iter().filter_map(|key| forecast.lessons.get(&key));
+        let taught = forecast.teachers.get(&index);
+        let work = lessons.chain(taught).fold(Work { calls: judged, gradients: 0 }, |sum, work| sum + *work);
+        let condition = |range: Range<usize>| Ok(experiment.judging.pairs(subject).condition(range));
+        seconds += Pace::of(&subject.model, &condition, experiment.judging.batch)?.seconds(work)?;
+    }
+    let writes = vec![format!("{}: records, solvers, pictures, report.html, report.md", shown(out))];
+    crate::forecast::Forecast { what, work: forecast.all(), seconds, writes, known: None }.print(args.json);
+    Ok(())
+}
+
 /// A claim with its verdict and the sentence behind it.
 pub type Answer = (String, Verdict, String);
 
+/// How this run is repeated, and where it was made.
+pub fn repeat(args: &OutputArgs) -> Repeat {
+    repeat_of(args.shows_times())
+}
+
+/// The same; with or without times.
+pub fn repeat_of(times: bool) -> Repeat {
+    let threads = rayon::current_num_threads().to_string();
+    let run = vec![("Machine".to_string(), machine::described()), ("Threads".to_string(), threads)];
+    Repeat { command: command_line(), times, run }
+}
+
 /// Draws and writes a study's report, and says what was found.
 pub fn report_study(study: &Study, view: &View<'_>, out: &Path, args: &OutputArgs) -> Result<()> {
-    let page = study.page(view, command_line(), args.shows_times())?;
+    let page = study.page(view, repeat(args))?;
     let answers: Vec<Answer> = study.findings(view).into_iter().map(|(by, f)| (by, f.verdict, f.sentence)).collect();
     report(view, &page, &answers, out, args)
 }
 
 /// Writes the report and says what was found.
 pub fn report(view: &View<'_>, page: &Page, answers: &[Answer], out: &Path, args: &OutputArgs) -> Result<()> {
-    let html = out.join("report.html");
-    atomic::write(&html, page.render().as_bytes())?;
-    atomic::write(&out.join("report.md"), page.markdown().as_bytes())?;
-    for measure in view.measures() {
-        let name = if measure == Measure::Frechet { "frechet" } else { "teacher-distance" };
-        atomic::write(&out.join(format!("{name}.csv")), view.table(measure, name).csv().as_bytes())?;
-        let style = dyweight::study::contest::Style { x: "".into(), ..Default::default() };
-        if view.columns().len() > 1 {
-            view.figure(measure, &style).draw()?.write(&out.join(name))?;
-        }
-    }
+    let html = view.write(page, out)?;
     if args.json {
         let scores: Vec<_> = view.results.scores.values().collect();
         let answers: Vec<_> = answers
             .iter()
             .map(|(by, v, s)| json!({ "by": by.trim_end_matches(": "), "verdict": v.word(), "sentence": s }))
             .collect();
-        ui::print_json(&json!({ "report": text(&html), "scores": scores, "answers": answers }));
+        ui::print_json(
+            &json!({ "report": text(&html), "result": page.result(), "scores": scores, "answers": answers }),
+        );
         return require_numbers(view);
     }
-    for measure in view.measures() {
+    for measure in view.all_measures() {
         print_table(view, measure);
+    }
+    if let Some(result) = page.result() {
+        ui::say(result);
     }
     for (by, verdict, sentence) in answers {
         ui::say(&format!("{} {} — {by}{sentence}", verdict.sign(), verdict.word()));
@@ -195,10 +264,9 @@ fn print_table(view: &View<'_>, measure: Measure) {
     head.extend(view.columns().iter().map(|c| c.to_string()));
     let mut rows = vec![head];
     for row in view.rows() {
-        let cell = |column: &&str| match view.score(row, column) {
-            Some(score) if score.failed.is_some() => "diverged".into(),
-            Some(score) => measure.of(score).map_or("–".into(), |e| e.to_string()),
-            None => "–".into(),
+        let cell = |column: &&str| match view.failure(row, column) {
+            Some(_) => "diverged".into(),
+            None => view.get(measure, row, column).map_or("–".into(), |e| e.to_string()),
         };
         rows.push(std::iter::once(row.to_string()).chain(view.columns().iter().map(cell)).collect());
     }

@@ -6,16 +6,21 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod colour;
 mod commands;
 mod contest;
 mod examples;
 mod files;
 mod flags;
+mod forecast;
+mod help;
+mod machine;
 mod processes;
 mod progress;
+mod spread;
 mod ui;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use dyweight::Result;
 use dyweight::error::shown;
 use dyweight::train::comm::Comm;
@@ -26,13 +31,16 @@ use std::sync::Arc;
 
 /// Few-step diffusion sampling: learned and handcrafted solvers for pretrained diffusion and flow models.
 #[derive(Parser)]
-#[command(name = "dyweight", version, about, propagate_version = true, max_term_width = 110)]
+#[command(name = "dyweight", version, about, propagate_version = true, max_term_width = 110, after_long_help = examples::ALL)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
     /// Say nothing but results, warnings and errors
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 900)]
     quiet: bool,
+    /// Say more: the machine, the model, the levels
+    #[arg(short, long, global = true, display_order = 901, conflicts_with = "quiet")]
+    verbose: bool,
 }
 
 #[derive(Subcommand)]
@@ -67,19 +75,33 @@ enum Command {
     /// Turn released coefficient files into solver files, and checkpoints into safetensors
     #[command(after_long_help = examples::CONVERT)]
     Convert(commands::convert::ConvertArgs),
-    /// List models, solvers, schedules or presets
+    /// Print the grid of a solver file as other programs take it
+    #[command(after_long_help = examples::EXPORT)]
+    Export(commands::export::ExportArgs),
+    /// List models, solvers, methods, schedules or presets
     #[command(after_long_help = examples::LIST)]
     List(commands::list::ListArgs),
+    /// Completions for a shell
+    #[command(after_long_help = examples::COMPLETIONS)]
+    Completions(commands::shell::CompletionsArgs),
+    /// The manual, for man
+    #[command(after_long_help = examples::MAN)]
+    Man(commands::shell::ManArgs),
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = help::command().try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(stopped) => return refused(&stopped),
     };
     if cli.quiet {
         ui::be_quiet();
     }
+    if cli.verbose {
+        ui::be_verbose();
+    }
+    ui::detail(|| format!("dyweight {} on {}", env!("CARGO_PKG_VERSION"), machine::described()));
     let comm = match processes::join() {
         Ok(comm) => comm,
         Err(error) => return ExitCode::from(ui::fail(&error)),
@@ -130,6 +152,9 @@ fn run(command: Command, comm: &Arc<dyn Comm>) -> Result<()> {
         Command::Bench(args) => commands::bench::run(&args),
         Command::Inspect(args) => commands::inspect::run(&args),
         Command::Convert(args) => commands::convert::run(&args),
+        Command::Export(args) => commands::export::run(&args),
         Command::List(args) => commands::list::run(&args),
+        Command::Completions(args) => commands::shell::completions(&args),
+        Command::Man(args) => commands::shell::man(&args),
     }
 }

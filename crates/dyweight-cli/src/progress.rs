@@ -30,16 +30,28 @@ impl Progress {
     /// `total` things to do.
     pub fn new(what: &str, total: usize) -> Self {
         let (what, started) = (ui::harmless(what).into_owned(), Instant::now());
-        let state = State { what, total, done: 0, skipped: 0, started, all_done: None, note: String::new() };
+        let state = State { what, total, done: 0, skipped: 0, started, share: None, note: String::new() };
         let state = Arc::new(Mutex::new(state));
         let painter = if ui::has_news() { paint(state.clone()) } else { None };
         Self { state, painter }
     }
 
-    /// Of a longer run, which is expected to end then.
-    pub fn within(self, all_done: Option<Instant>) -> Self {
-        self.state().all_done = all_done;
-        self
+    /// The next piece of a longer run: another name, another count, the same line.
+    pub fn next(&mut self, what: &str, total: usize, share: Share) {
+        let mut state = self.state();
+        (state.what, state.total, state.started) = (ui::harmless(what).into_owned(), total, Instant::now());
+        (state.done, state.skipped, state.share) = (0, 0, Some(share));
+        state.note.clear();
+    }
+
+    /// How many are done.
+    pub fn done(&self) -> usize {
+        self.state().done
+    }
+
+    /// Shown behind the count.
+    pub fn note(&mut self, note: &str) {
+        self.state().note = ui::harmless(note).into_owned();
     }
 
     /// `n` were done before: they count, but say nothing about the speed.
@@ -97,6 +109,28 @@ fn paint(state: Arc<Mutex<State>>) -> Option<(Sender<()>, JoinHandle<()>)> {
     Some((work, painter))
 }
 
+/// What a piece is of a longer run, in any unit of work.
+#[derive(Clone, Copy)]
+pub struct Share {
+    /// When the run began.
+    pub began: Instant,
+    /// Done since then, before this piece.
+    pub before: f64,
+    /// This piece.
+    pub own: f64,
+    /// All there was to do.
+    pub all: f64,
+}
+
+impl Share {
+    /// Seconds to the end of the run, with `fraction` of this piece done; none before there is enough to judge by.
+    fn left(&self, fraction: f64) -> Option<f64> {
+        let (done, seconds) = (self.before + self.own * fraction, self.began.elapsed().as_secs_f64());
+        let is_enough = seconds > 0.5 && (self.before > 0.0 || fraction > 0.05);
+        (is_enough && done > 0.0).then(|| seconds * (self.all - done).max(0.0) / done)
+    }
+}
+
 struct State {
     what: String,
     total: usize,
@@ -104,8 +138,8 @@ struct State {
     /// Done before, by a run that was interrupted.
     skipped: usize,
     started: Instant,
-    /// When the longer run is expected to end that this is a part of.
-    all_done: Option<Instant>,
+    /// What this is of a longer run.
+    share: Option<Share>,
     note: String,
 }
 
@@ -121,14 +155,12 @@ impl State {
         self.rate().map(|rate| self.total.saturating_sub(self.done) as f64 / rate)
     }
 
-    /// The time left, of this work and of all.
+    /// The time left: of all, where this is a part.
     fn left_text(&self) -> Option<String> {
-        let own = self.left();
-        let all = self.all_done.map(|end| end.saturating_duration_since(Instant::now()).as_secs_f64());
-        match (own, all) {
-            (own, Some(all)) => Some(format!("{} left in all", ui::duration(all.max(own.unwrap_or(0.0))))),
-            (Some(own), None) => Some(format!("{} left", ui::duration(own))),
-            (None, None) => None,
+        let fraction = self.done as f64 / self.total.max(1) as f64;
+        match &self.share {
+            Some(share) => share.left(fraction).map(|left| format!("{} left in all", ui::duration(left))),
+            None => self.left().map(|left| format!("{} left", ui::duration(left))),
         }
     }
 
@@ -156,7 +188,7 @@ mod tests {
 
     fn state(what: &str, note: &str) -> State {
         let started = Instant::now() - Duration::from_secs(10);
-        State { what: what.into(), total: 100, done: 50, skipped: 25, started, all_done: None, note: note.into() }
+        State { what: what.into(), total: 100, done: 50, skipped: 25, started, share: None, note: note.into() }
     }
 
     #[test]
@@ -176,10 +208,12 @@ mod tests {
     fn a_line_of_a_log_has_the_fraction_and_the_time_left() {
         let mut resumed = state("sampling", "");
         assert!(resumed.line().starts_with("sampling: 50 of 100 (50 %), 20.0 s left"), "{}", resumed.line());
-        resumed.all_done = Some(Instant::now() + Duration::from_secs(600));
-        assert!(resumed.line().contains("10 min left in all"), "{}", resumed.line());
+        // Half of a piece of 2, after 1 of 34 was done: 2 in ten seconds, 32 to go.
+        let began = Instant::now() - Duration::from_secs(10);
+        resumed.share = Some(Share { began, before: 1.0, own: 2.0, all: 34.0 });
+        assert!(resumed.line().contains("(50 %), 3 min left in all"), "{}", resumed.line());
         resumed.done = resumed.skipped;
-        resumed.all_done = None;
+        resumed.share = None;
         assert_eq!(resumed.line(), "sampling: 25 of 100 (25 %)");
     }
 }

@@ -5,7 +5,7 @@
 //! terminal do anything.
 
 pub use crate::progress::Progress;
-use crate::{flags, processes};
+use crate::{colour, flags, machine, processes};
 use dyweight::train::comm::Comm;
 use dyweight::{Error, Result};
 use std::borrow::Cow;
@@ -37,6 +37,14 @@ pub fn be_quiet() {
 /// True if there is news to show, and someone to see it.
 pub fn has_news() -> bool {
     !is_silent() && !QUIET.load(Ordering::SeqCst)
+}
+
+/// The person wants to know more.
+static VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// Details are shown too from now on.
+pub fn be_verbose() {
+    VERBOSE.store(true, Ordering::SeqCst);
 }
 
 /// True while a line of progress stands at the cursor.
@@ -108,8 +116,9 @@ pub fn fail(error: &Error) -> u8 {
 
 /// Prints what went wrong, and what to try.
 pub fn complain(problem: &str, hint: Option<&str>) {
-    let hint = hint.map_or(String::new(), |hint| format!("hint: {}\n", harmless(hint)));
-    tell(&format!("error: {}\n{hint}", harmless(problem)));
+    let (error, advice) = (colour::on_stderr("error:", colour::RED), colour::on_stderr("hint:", colour::CYAN));
+    let hint = hint.map_or(String::new(), |hint| format!("{advice} {}\n", harmless(hint)));
+    tell(&format!("{error} {}\n{hint}", harmless(problem)));
 }
 
 /// How a process ends that failed so.
@@ -124,10 +133,18 @@ pub fn say(line: &str) {
     }
 }
 
+/// Prints a line for someone who wants to know more; `line` is made only then.
+pub fn detail(line: impl FnOnce() -> String) {
+    if VERBOSE.load(Ordering::SeqCst) {
+        say(&line());
+    }
+}
+
 /// Prints a warning.
 pub fn warn(message: &str) {
     if !is_silent() {
-        tell(&format!("warning: {}\n", harmless(message)));
+        let warning = colour::on_stderr("warning:", colour::YELLOW);
+        tell(&format!("{warning} {}\n", harmless(message)));
     }
 }
 
@@ -139,6 +156,11 @@ pub fn print(line: &str) {
 /// Prints the name of a file as it is, whatever bytes it is made of: the next program is to find the file.
 pub fn print_path(path: &Path) {
     give(&[path.as_os_str().as_encoded_bytes(), b"\n"].concat());
+}
+
+/// Prints bytes made here, as they are.
+pub fn print_raw(bytes: &[u8]) {
+    give(bytes);
 }
 
 /// Prints a JSON value as one line of data.
@@ -178,10 +200,43 @@ pub fn table(rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
+    let before: usize = widths.iter().rev().skip(1).map(|w| w + 2).sum();
+    for (number, row) in rows.iter().enumerate() {
         let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, w)| format!("{cell:<w$}")).collect();
-        print(cells.join("  ").trim_end());
+        let (joined, style) = (cells.join("  "), if number == 0 { colour::BOLD } else { colour::PLAIN });
+        for line in folded(harmless(joined.trim_end()).into_owned(), before) {
+            give(format!("{}\n", colour::on_stdout(&line, style)).as_bytes());
+        }
     }
+}
+
+/// A row cut between words where the terminal ends, and gone on below its last column, which begins after `before` letters. Into a file nothing is cut.
+fn folded(row: String, before: usize) -> Vec<String> {
+    let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    width.map_or_else(|| vec![row.clone()], |width| fold(&row, before, width))
+}
+
+fn fold(row: &str, before: usize, width: usize) -> Vec<String> {
+    // Too narrow a rest is not worth it.
+    if row.chars().count() <= width || before + 20 > width {
+        return vec![row.into()];
+    }
+    let start = row.char_indices().nth(before).map_or(row.len(), |(at, _)| at);
+    let (head, rest) = row.split_at(start);
+    let mut lines = vec![head.to_string()];
+    for word in rest.split(' ') {
+        let line = lines.last_mut().map_or(0, |line| line.chars().count());
+        if line > before && line + 1 + word.chars().count() > width {
+            lines.push(" ".repeat(before));
+        }
+        if let Some(line) = lines.last_mut() {
+            if line.chars().count() > before {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
 }
 
 /// More threads than this for each core only get in each other's way: a thousand on two cores took half a minute for what eight do
@@ -197,7 +252,7 @@ pub fn set_threads(threads: Option<usize>, comm: &dyn Comm) -> Result<()> {
     let Some(asked) = threads.or_else(|| processes::fair_threads(comm)).or_else(threads_of_environment) else {
         return Ok(());
     };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = machine::cores();
     let used = asked.min(MOST_THREADS_PER_CORE * cores);
     if used < asked {
         say(&format!("{asked} threads on {cores} cores would get in each other's way: {used} are used"));
@@ -208,4 +263,17 @@ pub fn set_threads(threads: Option<usize>, comm: &dyn Comm) -> Result<()> {
 /// What rayon would use by itself; what is no number stands for nothing, there as here.
 fn threads_of_environment() -> Option<usize> {
     std::env::var("RAYON_NUM_THREADS").ok()?.parse().ok().filter(|n| *n > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fold;
+
+    #[test]
+    fn a_long_last_column_goes_on_below_itself() {
+        let row = "fashion    28x28 grey images of clothes in ten classes";
+        assert_eq!(fold(row, 11, 40), ["fashion    28x28 grey images of clothes", "           in ten classes"]);
+        assert_eq!(fold(row, 11, 80), [row]);
+        assert_eq!(fold(row, 11, 25), [row], "there is no room for it");
+    }
 }

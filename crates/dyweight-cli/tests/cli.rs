@@ -468,12 +468,12 @@ fn help_names_every_flag() {
     let grid = "schedule rho sigma-min sigma-max sigmas";
     flags("sample", grid);
     flags("sample", "model shape conv solver order predict lower-order-final variant r afs denoise-to-zero nfe steps");
-    flags("sample", "seeds rng batch threads outdir latents trajectory weights strict json class guidance");
+    flags("sample", "seeds rng batch threads out latents trajectory weights strict json class guidance");
     flags("train", grid);
     flags("train", "model nfe steps out afs order init no-time-shift no-time-scale teacher teacher-nfe teacher-steps");
     flags("train", "teacher-order loss lr batch iters accumulate cache patience noise trace plain config resume json");
     flags("inspect", "json");
-    flags("convert", "config");
+    flags("convert", "model-config");
     flags("list", "json");
     let all = place.works("--help").stdout;
     for command in ["sample", "train", "inspect", "convert", "list", "probe", "bench"] {

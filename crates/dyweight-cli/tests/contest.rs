@@ -142,4 +142,7 @@ fn coefficients_travel_between_models() {
     let json = place.works(line).json();
     // Two models, learned on one or the other, and iPNDM: six cells.
     assert_eq!(json["scores"].as_array().unwrap().len(), 6, "{json}");
+    // Models are no numbers: bars stand over their names, and no line runs from one to the other.
+    let drawing = String::from_utf8(bytes(&place.path("out/teacher-distance.svg"))).unwrap();
+    assert!(drawing.contains(">mixture</text>") && drawing.contains(">fashion</text>"), "{drawing}");
 }

@@ -54,6 +54,8 @@ fn training_ends_with_what_it_wrote_and_the_next_command_which_works() {
     let ended = place.works(&format!("{TRAIN} --iters 6"));
     assert!(ended.stderr.contains("wrote s.json; beside it s.config.toml, s.stats.jsonl"), "{ended:?}");
     assert!(ended.stderr.contains("iPNDM"), "{ended:?}");
+    let gain = " the teacher than ";
+    assert!(ended.stderr.contains(gain) && ended.stderr.contains("the best of 11 handcrafted solvers"), "{ended:?}");
     let next = ended.stderr.lines().find_map(|line| line.strip_prefix("next: dyweight ")).unwrap_or_default();
     assert!(place.works(next).stdout.starts_with("samples/"), "{next}");
 }
@@ -64,7 +66,7 @@ fn strict_takes_what_train_made_however_unusual_its_values() {
     place.works(&format!("{TRAIN} --iters 6"));
     let text = String::from_utf8(bytes(&place.path("s.json"))).unwrap();
     let mut solver: serde_json::Value = serde_json::from_str(&text).unwrap();
-    solver["time_scale"][0] = 1.62.into();
+    solver["body"]["time_scale"][0] = 1.62.into();
     place.write("s.json", solver.to_string());
     let sampled = place.works("sample --model mixture --weights s.json --strict --outdir out");
     assert!(sampled.stderr.contains("warning: time scale 0 is 1.62"), "{sampled:?}");
@@ -182,7 +184,7 @@ fn a_report_leads_with_the_result_and_one_far_value_does_not_flatten_the_rest() 
     );
     let page = String::from_utf8(bytes(&place.path("out/report.md"))).unwrap();
     let lead = page.lines().find(|line| line.contains(" the teacher than ")).unwrap_or_else(|| panic!("{page}"));
-    assert!(lead.starts_with("3 calls: s is ") && lead.contains(" % closer to the teacher than "), "{lead}");
+    assert!(lead.starts_with("**3 calls: s is ") && lead.contains(" % closer to the teacher than "), "{lead}");
     let place_of = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is missing: {page}"));
     assert!(place_of(" the teacher than ") < place_of("Distance to the teacher"));
 }
@@ -193,10 +195,221 @@ fn a_contact_sheet_can_be_seen_and_a_solver_is_drawn_in_the_terminal() {
     place.works("sample --model fashion --nfe 3 --seeds 0-3 --grid --outdir out");
     let sheet = dyweight::files::image::Image::read(&place.path("out/grid.png")).unwrap();
     assert!(sheet.width() >= 2 * 112 && sheet.width() < 2 * 112 + 16, "{}", sheet.width());
+    // A word below each image says what it shows; without classes there is none.
+    assert_eq!(sheet.height(), sheet.width() + 2 * 15);
+    let labels: Vec<_> = (114..129).flat_map(|y| sheet.data()[y * 230 * 3..(y + 1) * 230 * 3].iter()).collect();
+    assert!(labels.iter().any(|v| **v < 100), "the names are dark on white");
+    place.works("sample --model fashion --nfe 3 --seeds 0-3 --class none --grid --out none");
+    let plain = dyweight::files::image::Image::read(&place.path("none/grid.png")).unwrap();
+    assert_eq!(plain.height(), plain.width());
     let single = dyweight::files::image::Image::read(&place.path("out/000000/000000.png")).unwrap();
     assert_eq!(single.width(), 28);
     let drawn = place.works("inspect preset:cifar10-nfe3").stdout;
     assert!(drawn.lines().any(|line| line.contains("████")), "{drawn}");
     let times = drawn.lines().find(|line| line.starts_with("time  ●")).unwrap_or_else(|| panic!("{drawn}"));
     assert!(times.matches('●').count() >= 4 && times.contains("80 to "), "{times}");
+}
+
+#[test]
+fn a_dry_run_says_what_it_would_take_and_does_nothing() {
+    let place = Place::new("dry");
+    for (command, calls, writes) in [
+        ("sample --model fashion --nfe 5 --seeds 0-15", 80, "samples"),
+        // 6 iterations of 4 pairs and 4 validation pairs under a teacher of 35 calls; 3 calls each in 8 validations, and once more for gradients.
+        (
+            "train --model mixture --nfe 3 --iters 6 --batch 4 --validation 4 --out s.json",
+            35 * 28 + 3 * 4 * 8 + 72,
+            "s.json",
+        ),
+        (
+            "compare --model mixture --solvers euler,ipndm --nfe 3,5 --seeds 0-9",
+            10 * (35 + 2 * 3 + 2 * 5),
+            "comparison",
+        ),
+        ("study order --quick --model mixture --out there", 0, "there"),
+        ("quickstart", 0, "quickstart"),
+    ] {
+        let ended = place.works(&format!("{command} --dry-run --json")).json();
+        assert!(calls == 0 || ended["calls"] == calls, "{command}: {ended}");
+        assert!(ended["seconds"].as_f64().unwrap() > 0.0 && ended["calls"].as_u64().unwrap() > 0, "{ended}");
+        assert!(ended["writes"][0].as_str().unwrap().starts_with(writes), "{ended}");
+        assert_eq!(place.names(), Vec::<String>::new(), "{command}");
+    }
+    let said = place.works("sample --model fashion --nfe 5 --dry-run").stdout;
+    assert!(
+        ["would make 16 samples", "calls   80", "time    about", "writes  samples"].iter().all(|t| said.contains(t)),
+        "{said}"
+    );
+}
+
+#[test]
+fn completions_and_manual_come_from_the_help() {
+    let place = Place::new("shells");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = place.works(&format!("completions {shell}")).stdout;
+        assert!(script.contains("dry-run") && script.contains("quickstart"), "{shell}");
+    }
+    assert!(place.works("man").stdout.contains(".TH dyweight 1"));
+    place.works("man --out pages");
+    let page = String::from_utf8(bytes(&place.path("pages/dyweight-sample.1"))).unwrap();
+    assert!(page.contains("dry") && page.contains("Examples:"), "{page}");
+}
+
+#[test]
+fn someone_who_wants_to_know_more_is_told() {
+    let place = Place::new("verbose");
+    let said = place.works("sample -v --model mixture --nfe 3 --seeds 0-1").stderr;
+    assert!(said.contains("model mixture: 2x1x1") && said.contains("levels: 80 ") && said.contains(" cores"), "{said}");
+    assert!(!place.works("sample --model mixture --nfe 3 --seeds 0-1").stderr.contains("levels"), "{said}");
+}
+
+#[test]
+fn words_are_the_same_in_all_commands_and_old_ones_are_still_taken() {
+    let place = Place::new("words");
+    place.works("sample --model mixture --nfe 3 --seeds 0-1 --out new");
+    place.works("sample --model mixture --nfe 3 --seeds 0-1 --outdir old");
+    assert_eq!(bytes(&place.path("new/samples.safetensors")), bytes(&place.path("old/samples.safetensors")));
+    for word in ["weights", "solver-file"] {
+        place.works(&format!("compare --model mixture --{word} preset:cifar10-nfe3 --seeds 0-3 --out {word}"));
+    }
+    place.refuses("sample --model fashion --nfe 3 --model-config gone.json", &["gone.json"]);
+}
+
+/// Interrupts a run once its log says something; it must end soon, and with these words.
+#[cfg(unix)]
+fn interrupted(place: &Place, arguments: &str, once: &str) -> String {
+    let log = std::fs::File::create(place.path("log")).unwrap();
+    let mut child = place.command(arguments).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+    let said = || String::from_utf8(bytes(&place.path("log"))).unwrap();
+    let started = Instant::now();
+    while !said().contains(once) && started.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(said().contains(once), "{}", said());
+    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.unwrap().success());
+    let asked = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if asked.elapsed() > Duration::from_secs(30) {
+            child.kill().unwrap();
+            panic!("it went on: {}", said());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    said()
+}
+
+#[cfg(unix)]
+#[test]
+fn the_first_validation_can_be_interrupted() {
+    let place = Place::new("first-validation");
+    // Minutes of teaching before the first iteration.
+    let train = "train --model mixture --nfe 3 --iters 10 --validation 20000000 --threads 1 --out s.json";
+    let said = interrupted(&place, train, "validating the start");
+    assert!(said.contains("stopped; continue with: dyweight train --config s.config.toml --resume"), "{said}");
+    assert!(!place.path("s.json").exists());
+    let study = "study order --model mixture --nfe 3 --validation 20000000 --threads 1 --out study";
+    let said = interrupted(&place, study, "training ");
+    assert!(said.contains("stopped; the same command goes on from here"), "{said}");
+}
+
+#[test]
+fn a_log_of_many_short_pieces_tells_the_time_left_of_all() {
+    let place = Place::new("pieces");
+    let said = place.works("study order --quick --model mixture --nfe 3 --seeds 0-199 --threads 1 --out study").stderr;
+    assert!(said.contains("left in all"), "{said}");
+}
+
+#[test]
+fn a_measurement_has_a_spread_a_machine_and_a_version() {
+    let place = Place::new("bench");
+    let bench = "bench --model mixture --batch 16 --repeats 12";
+    let facts = place.works(&format!("{bench} --json")).json();
+    let spread = &facts["spread"];
+    assert_eq!((&spread["runs"], spread["times"].as_array().unwrap().len()), (&12.into(), 12), "{facts}");
+    let [min, mean, max] = ["min", "mean", "max"].map(|key| spread[key].as_f64().unwrap());
+    assert!(0.0 < min && min <= mean && mean <= max && spread["outliers"].is_u64(), "{facts}");
+    assert!(facts["machine"].as_str().unwrap().contains("cores") && facts["version"].is_string(), "{facts}");
+    let said = place.works(bench).stdout;
+    for text in ["time (mean ± σ)", "range (min … max)", "12 runs", "machine", "dyweight 0."] {
+        assert!(said.contains(text), "'{text}' is missing: {said}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn another_program_is_measured_in_turn() {
+    let place = Place::new("against");
+    place.write("peer", "#!/bin/sh\necho x >> turns\necho '{\"ms_per_image\": 1000.0}'\n");
+    let bench = |command: &str| {
+        let mut process = place.command("bench --model mixture --batch 4 --repeats 3 --rounds 3 --json --against");
+        process.arg(command);
+        ended(process)
+    };
+    let facts = bench("sh peer").json();
+    assert_eq!((&facts["measured"], &facts["theirs"]["mean"]), (&"ms_per_image".into(), &1.0.into()), "{facts}");
+    assert!(facts["ratio"].as_f64().unwrap() > 10.0 && facts["ours"]["runs"] == 3, "{facts}");
+    assert_eq!(bytes(&place.path("turns")).len(), 6);
+    // Who measures nothing is measured whole, as are we.
+    let facts = bench("true").json();
+    assert_eq!(facts["measured"], "whole processes", "{facts}");
+    let ended = bench("echo out of luck >&2; exit 3");
+    assert!(ended.code == Some(2) && ended.stderr.contains("out of luck"), "{ended:?}");
+}
+
+#[cfg(unix)]
+fn ended(mut process: std::process::Command) -> common::Ended {
+    common::Ended::of("bench", process.output().unwrap())
+}
+
+#[test]
+fn trainings_have_a_spread_of_their_own() {
+    let place = Place::new("trainings");
+    let compare = "compare --model mixture --solvers ipndm --nfe 3 --train-seeds 0-2 --iters 30 --seeds 0-63 --threads 1 --out out";
+    let shown = place.works(compare).stdout;
+    let row = shown.lines().find(|line| line.starts_with("DyWeight")).unwrap_or_else(|| panic!("{shown}"));
+    assert_eq!(row.matches('±').count(), 2, "over samples and over trainings: {row}");
+    let text = |name: &str| String::from_utf8(bytes(&place.path(name))).unwrap();
+    assert!(
+        text("out/teacher-distance.csv").lines().next().unwrap().contains("3 calls training error,3 calls trainings")
+    );
+    assert!(text("out/report.md").contains("one standard error over 3 trainings"));
+    for solver in ["dyweight-nfe3.json", "dyweight-nfe3-seed1.json", "dyweight-nfe3-seed2.json"] {
+        assert!(place.path("out/solvers").join(solver).exists(), "{solver}");
+    }
+    place.refuses("study order --model mixture --seed 1 --train-seeds 0-2 --out other", &["--train-seeds"]);
+    place.refuses("compare --model mixture --solvers ipndm --train-seeds 2-0 --out other", &["2-0"]);
+}
+
+#[test]
+fn the_numerical_study_has_a_page_like_the_others() {
+    let place = Place::new("numeric-page");
+    place.works("study numeric --degrees 5 --steps 6,8 --orders 1,2 --problems 4 --dims 6 --iters 20 --out out");
+    let text = |name: &str| String::from_utf8(bytes(&place.path(name))).unwrap();
+    let (page, words) = (text("out/report.html"), text("out/report.md"));
+    assert!(page.contains("class=\"headline\"") && page.contains("class=\"verdict"), "{page}");
+    assert!(words.contains("**Fitted weights divide the error") && words.contains("dyweight study numeric"), "{words}");
+    assert!(place.path("out/figures/figure-1.svg").exists());
+}
+
+#[test]
+fn a_report_has_everything_beside_it_that_it_links() {
+    let place = Place::new("links");
+    place.works(
+        "compare --model mixture --solvers euler,ipndm --nfe 3,5 --train-seeds 0 --iters 10 --seeds 0-31 --out out",
+    );
+    let text = |name: &str| String::from_utf8(bytes(&place.path(name))).unwrap();
+    let (page, words) = (text("out/report.html"), text("out/report.md"));
+    let mut links = 0;
+    for link in words.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        assert!(place.path("out").join(link).exists(), "{link}");
+        links += 1;
+    }
+    assert!(links > 15, "{links} links");
+    for told in ["Machine", "Threads", "Training time", "\\begin{tabular}", "10 iterations of 64 pairs"] {
+        assert!(page.contains(told) && words.contains(told.trim_start_matches('\\')), "{told}");
+    }
+    // Nothing of it depends on the clock if one says so.
+    place.works("compare --model mixture --solvers euler,ipndm --nfe 3,5 --train-seeds 0 --iters 10 --seeds 0-31 --out out --render-only --no-times");
+    assert!(!text("out/report.html").contains("Training time"));
 }

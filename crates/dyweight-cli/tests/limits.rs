@@ -176,7 +176,7 @@ fn of_a_large_file_only_what_is_needed_is_read() {
     refused(&place, "sample --model zeros --nfe 3", "an unknown format");
     refused(&place, "inspect text", "file size");
     refused(&place, "sample --model mixture --weights zeros", "file size");
-    refused(&place, "sample --model tensors --nfe 3", "--config");
+    refused(&place, "sample --model tensors --nfe 3", "--model-config");
     let shown = at_once(&place, "inspect tensors");
     assert!(shown.stdout.contains("1 tensors, 17179869184 numbers"), "{shown:?}");
 }

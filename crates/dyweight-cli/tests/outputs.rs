@@ -59,7 +59,7 @@ fn inputs_in_an_output_directory_stay() {
     std::fs::create_dir(place.path("out")).unwrap();
     std::fs::copy(place.path("latents"), place.path("out/samples.safetensors")).unwrap();
     let latents = "sample --model mixture --nfe 3 --latents out/samples.safetensors --outdir out";
-    place.refuses(latents, &["--outdir out/samples.safetensors is the same file as --latents"]);
+    place.refuses(latents, &["--out out/samples.safetensors is the same file as --latents"]);
     std::fs::copy(place.path("model"), place.path("out/report.md")).unwrap();
     let compare = "compare --model out/report.md --solvers euler --nfe 3 --seeds 0-3 --out out";
     place.refuses(compare, &["--out out/report.md is the same file as --model"]);
@@ -71,7 +71,7 @@ fn no_output_replaces_another() {
     place.works("sample --model mixture --nfe 3 --outdir out");
     let before = bytes(&place.path("out/samples.safetensors"));
     let twice = "sample --model mixture --nfe 3 --outdir out --trajectory out/../out/samples.safetensors";
-    place.refuses(twice, &["--trajectory", "is the same file as --outdir"]);
+    place.refuses(twice, &["--trajectory", "is the same file as --out"]);
     assert_eq!(bytes(&place.path("out/samples.safetensors")), before);
 }
 

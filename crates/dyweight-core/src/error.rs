@@ -139,9 +139,15 @@ pub enum Error {
         /// The way in which it is wrong.
         problem: Box<dyn Problem>,
     },
-    /// A model failed in its own way; what it said is passed on as it is.
-    #[error("{0}")]
-    Model(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Something given from outside failed in its own way: a model, a callback, the link to other processes. What it said is passed on as
+    /// it is.
+    #[error("{}{source}", in_step(*step))]
+    Foreign {
+        /// What it said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+        /// The solver's step it happened in, from 0, if it was a model's answer or its derivative.
+        step: Option<usize>,
+    },
     /// The operating system refused.
     #[error("cannot {action} {}: {source}", shown(path))]
     Io {
@@ -163,6 +169,19 @@ impl Error {
         Error::Io { action, path: path.to_owned(), source }
     }
 
+    /// What something given from outside failed with.
+    pub fn foreign(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Error::Foreign { source: source.into(), step: None }
+    }
+
+    /// The same, with the step a model failed in.
+    pub fn in_step(self, step: usize) -> Self {
+        match self {
+            Error::Foreign { source, step: None } => Error::Foreign { source, step: Some(step) },
+            other => other,
+        }
+    }
+
     /// Puts a file's name to what is wrong with it.
     pub fn malformed(path: &Path, problem: impl Problem) -> Self {
         Error::Malformed { path: path.to_owned(), problem: Box::new(problem) }
@@ -175,7 +194,7 @@ impl Error {
             | Error::AllDiverged { .. }
             | Error::NotConverged { .. }
             | Error::TrainingLost { .. }
-            | Error::Model(_)
+            | Error::Foreign { .. }
             | Error::Cancelled => false,
             Error::Io { source, .. } => source.kind() != std::io::ErrorKind::StorageFull,
             _ => true,
@@ -206,9 +225,13 @@ impl Error {
             }
             Error::TrainingLost { .. } => Some("try a lower --lr, another --init, or do without --plain".into()),
             Error::Io { source, .. } => io_hint(source.kind()).map(String::from),
-            Error::NoSuchBudget { .. } | Error::NotConverged { .. } | Error::Model(_) | Error::Cancelled => None,
+            Error::NoSuchBudget { .. } | Error::NotConverged { .. } | Error::Foreign { .. } | Error::Cancelled => None,
         }
     }
+}
+
+fn in_step(step: Option<usize>) -> String {
+    step.map_or(String::new(), |step| format!("in step {step}: "))
 }
 
 fn io_hint(kind: std::io::ErrorKind) -> Option<&'static str> {

@@ -8,7 +8,7 @@ use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::{Error, Result};
 use crate::schedule::{Grid, Schedule};
-use crate::solver::Solver;
+use crate::solver::{Base, Solver};
 
 /// Some of the numbers, under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub struct Frame {
     pub prediction: Prediction,
     /// True if data lie in [−1, 1]: data predictions are thresholded where the method's base does so.
     pub bounded: bool,
+    /// Numbers of the model's bottleneck feature, where it has one.
+    pub feature: Option<usize>,
     /// Network calls of one sample.
     pub nfe: usize,
 }
@@ -77,8 +79,8 @@ pub struct Built {
 
 /// A learned solver: its options and its numbers.
 pub trait LearnedSolver {
-    /// Intervals of the grid it is for.
-    fn steps(&self) -> usize;
+    /// Intervals of the grid it is for; none if any number will do.
+    fn steps(&self) -> Option<usize>;
 
     /// The blocks, in the order of the numbers. Nothing in them if no gradient moves the method.
     fn blocks(&self) -> Vec<Block>;
@@ -95,6 +97,21 @@ pub trait LearnedSolver {
     /// The solver that `numbers` stand for under these options.
     fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built>;
 
+    /// How far from noise to data the states after each step are, 0 to 1, where the method says so and its targets follow.
+    fn progress(&self, _: &[f64]) -> Option<Vec<f64>> {
+        None
+    }
+
+    /// The handcrafted solver it is built around.
+    fn base(&self) -> Option<Base> {
+        None
+    }
+
+    /// What a report of training says besides.
+    fn facts(&self) -> serde_json::Map<String, serde_json::Value> {
+        serde_json::Map::new()
+    }
+
     /// What is unlike solvers known to be good.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
@@ -109,9 +126,9 @@ pub trait LearnedSolver {
 impl dyn LearnedSolver + '_ {
     /// The solver of the method's own numbers.
     pub fn fixed(&self, frame: &Frame) -> Result<Built> {
-        if self.steps() != frame.grid.steps() {
+        if let Some(steps) = self.steps().filter(|steps| *steps != frame.grid.steps()) {
             let what = "the learned solver: one row for every step of the grid".into();
-            return Err(Error::Shape { what, expected: vec![frame.grid.steps()], found: vec![self.steps()] });
+            return Err(Error::Shape { what, expected: vec![frame.grid.steps()], found: vec![steps] });
         }
         let numbers: Vec<Coeff> = self.numbers().into_iter().map(Coeff::from).collect();
         self.build(&numbers, frame)
@@ -119,7 +136,7 @@ impl dyn LearnedSolver + '_ {
 }
 
 /// Cuts numbers into the given lengths.
-pub(crate) fn split<'n, T>(mut numbers: &'n [T], lengths: impl IntoIterator<Item = usize>) -> Vec<&'n [T]> {
+pub(crate) fn split<T>(mut numbers: &[T], lengths: impl IntoIterator<Item = usize>) -> Vec<&[T]> {
     let mut parts = Vec::new();
     for length in lengths {
         let (part, rest) = numbers.split_at(length.min(numbers.len()));

@@ -222,6 +222,16 @@ impl Denoiser for Mixture {
         Ok(out)
     }
 
+    /// A stand-in for a network's bottleneck, of any length: the entries of x/√(1+σ²), over and over.
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        let value = self.predict(x, levels)?;
+        let feature = |i: usize| {
+            let scale = (1.0 + levels.of(i) * levels.of(i)).sqrt();
+            x.sample(i).iter().cycle().take(len).map(|v| v / scale).collect()
+        };
+        Ok((value, (0..x.samples()).map(feature).collect()))
+    }
+
     fn prediction(&self) -> Prediction {
         self.prediction
     }
@@ -265,6 +275,10 @@ impl Model for Mixture {
 
     fn sigma_range(&self) -> (f64, f64) {
         Denoiser::sigma_range(self)
+    }
+
+    fn feature_len(&self) -> Option<usize> {
+        Some(64)
     }
 
     fn density(&self) -> Option<Density<'_>> {

@@ -119,10 +119,12 @@ pub fn integrate(
     };
     show(trail, 0, &x)?;
     for i in 0..steps {
+        trail.begin_step(i);
         x = run.step(trail, i, x).map_err(|e| placed(e, plan.solver, i, trail))?;
         show(trail, i + 1, &x)?;
     }
     if plan.denoise_to_zero {
+        trail.begin_step(steps);
         x = trail.denoised(&x, &Query::at(&times[steps])).map_err(|e| placed(e, plan.solver, steps, trail))?;
         show(trail, steps + 1, &x)?;
     }
@@ -164,6 +166,10 @@ impl Denoiser for Free {
         let level = if let Levels::One(level) = levels { Some(*level) } else { None };
         self.asked.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(level);
         Ok(x.map(|v| 0.5 * v))
+    }
+
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        Ok((self.predict(x, levels)?, vec![vec![0.0; len]; x.samples()]))
     }
 
     fn prediction(&self) -> Prediction {

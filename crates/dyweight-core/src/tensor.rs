@@ -97,6 +97,12 @@ impl Tensor {
         Self { shape: self.shape, data: self.data.iter().map(|v| f(*v)).collect() }
     }
 
+    /// Puts the samples of `other` in the place of its own, from number `first` on.
+    pub fn replace(&mut self, first: usize, other: &Tensor) {
+        let start = first * self.sample_len();
+        self.data[start..start + other.data.len()].copy_from_slice(&other.data);
+    }
+
     /// Index and value of the first entry that is not finite.
     pub fn first_not_finite(&self) -> Option<(usize, f64)> {
         self.data.iter().position(|v| !v.is_finite()).map(|i| (i, self.data[i]))

@@ -7,7 +7,7 @@
 //! is the rule of the EDM family, so that the metric scripts of the field read our folders as their own. Reading
 //! is bounded: a header that promises more than [`MAX_BYTES`] of pixels is refused before anything is allocated.
 
-use crate::atomic;
+use crate::{SharedBytes, atomic};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
 use std::io::Cursor;
@@ -42,6 +42,9 @@ pub enum BadPng {
     /// The bytes end before the image does.
     #[error("truncated: the file ends before the image does")]
     Truncated,
+    /// One channel of 16 bits, which published tools show as white.
+    #[error("16-bit grey, which the published tools turn white: save it with 8 bits")]
+    DeepGrey,
     /// The bytes break a rule of the format.
     #[error("not a sound PNG: {reason}")]
     Broken {
@@ -160,16 +163,33 @@ impl Image {
 
     /// Reads a PNG file.
     pub fn read(path: &Path) -> Result<Self> {
-        // Packed pixels are no longer than plain ones by more than a little.
-        let bytes = crate::read_file(path, 2 * MAX_BYTES as u64)?;
-        Self::from_png(&bytes)
-            .map_err(|bad| Error::io("decode", path, std::io::Error::new(std::io::ErrorKind::InvalidData, bad)))
+        Self::from_png(&bytes_of(path)?).map_err(|bad| undecodable(path, bad))
+    }
+
+    /// Reads a PNG file as PIL would turn it into RGB: 16-bit colours lose their lower bits, an animation is its first picture.
+    /// 16-bit grey, which comes out white there, is refused.
+    pub fn read_rgb(path: &Path) -> Result<Self> {
+        let bytes = bytes_of(path)?;
+        // Depth and kind of colour in the header.
+        if bytes.get(24..26) == Some(&[16, 0]) {
+            return Err(undecodable(path, BadPng::DeepGrey));
+        }
+        Ok(Self::from_png(&bytes).map_err(|bad| undecodable(path, bad))?.to_rgb())
     }
 
     /// Writes a PNG file.
     pub fn write(&self, path: &Path) -> Result<()> {
         write(path, &self.to_png())
     }
+}
+
+fn bytes_of(path: &Path) -> Result<SharedBytes> {
+    // Packed pixels are no longer than plain ones by more than a little.
+    crate::read_file(path, 2 * MAX_BYTES as u64)
+}
+
+fn undecodable(path: &Path, bad: BadPng) -> Error {
+    Error::io("decode", path, std::io::Error::new(std::io::ErrorKind::InvalidData, bad))
 }
 
 /// True if samples of this shape are pictures: one or three channels and more than a few pixels. Anything else is a list of

@@ -84,7 +84,8 @@ pub fn parse_npy(bytes: &SharedBytes) -> Result<StoredTensor, Malformed> {
         return Err(Malformed::TooLarge { what: "npy header", size: len as u64, limit: MAX_HEADER as u64 });
     }
     let at = cursor.position();
-    let header = Header::parse(to_text("npy header", cursor.take(len)?, at)?)?;
+    // The bytes may be those of a mapped file, which can change: what is checked is a copy.
+    let header = Header::parse(to_text("npy header", &cursor.take(len)?.to_vec(), at)?)?;
     let start = cursor.position();
     let data = bytes.slice(start..bytes.len()).ok_or(Malformed::Truncated { offset: start, needed: 0 })?;
     let array = StoredTensor::new("array", header.dtype, header.shape, data)?;

@@ -19,8 +19,8 @@ pub fn read_file(path: &Path, limit: u64) -> Result<SharedBytes> {
     read(path, file, size, limit)
 }
 
-/// The bytes of a file of data in any format that can be told by content. A large safetensors file is mapped, so that tensors are
-/// read when they are needed. Of a file in no known format there is only the beginning, which is all it takes to refuse it.
+/// The bytes of a file of data in any format that can be told by content. A large safetensors file or archive is mapped, so
+/// that tensors are read when they are needed. Of a file in no known format there is only the beginning, which is all it takes to refuse it.
 pub fn read_data(path: &Path) -> Result<SharedBytes> {
     let (mut file, size) = open(path)?;
     let failed = |e| Error::io("read", path, e);
@@ -31,7 +31,7 @@ pub fn read_data(path: &Path) -> Result<SharedBytes> {
     }
     match sniff_head(&head) {
         Format::Unknown | Format::Empty | Format::Png => Ok(head.into()),
-        Format::Safetensors if size >= MAP_FROM => Ok(MappedFile::new(&file).map_err(failed)?.into()),
+        Format::Safetensors | Format::Zip if size >= MAP_FROM => Ok(MappedFile::new(&file).map_err(failed)?.into()),
         Format::Json | Format::SolverFile => read_file(path, LONGEST_TEXT),
         _ => read_file(path, u64::MAX),
     }

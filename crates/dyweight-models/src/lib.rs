@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 pub mod autoencoder;
+pub mod blip;
 mod blocks;
 pub mod clip;
+mod decoded;
 pub mod edm;
 pub mod embedded;
 mod feature_spec;
@@ -11,13 +13,19 @@ pub mod features;
 pub mod flux;
 pub mod inception;
 pub mod latent;
+mod memory;
+pub mod preprocess;
+pub mod scorer;
 mod side_by_side;
 pub mod spec;
 pub mod t5;
 pub mod unet;
 pub mod weights;
 
+pub use decoded::DecodedFeatures;
 pub use feature_spec::FeatureSpec;
+pub use memory::MemoryNeeds;
+pub use scorer::{ScoreKind, Scorer, ScorerSpec};
 pub use spec::{LoadedModel, ModelSpec};
 
 /// The instruction set networks run on in this process: `avx512`, `avx2` or `portable`.

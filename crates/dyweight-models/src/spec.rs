@@ -3,9 +3,9 @@
 //! A file is told by its content: a safetensors file with `model.mu` is a mixture, one with the tensors of a latent
 //! diffusion model is that, everything else an EDM network. A folder is a latent diffusion model.
 
-use crate::edm::{Edm, EdmFile, conv_algo, published};
+use crate::edm::{Config, Edm, EdmFile, conv_algo, published};
 use crate::embedded;
-use crate::latent::{Bundle, FlowModel, LatentModel, Settings};
+use crate::latent::{self, Bundle, Family, FlowModel, LatentModel, Settings, Summary};
 use crate::weights::TensorSet;
 use dyweight_core::denoiser::{Denoiser, Model};
 use dyweight_core::error::{Error, Result, shown};
@@ -87,8 +87,6 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 
 /// What stands before the name of a published architecture.
 const RANDOM: &str = "random:";
-/// Stable Diffusion 1.5 in its real size.
-const RANDOM_SD15: &str = "sd15";
 
 impl ModelSpec {
     /// A model by name.
@@ -145,10 +143,11 @@ impl ModelSpec {
         }
         if let Some(name) = self.model.strip_prefix(RANDOM) {
             let sha256 = Fingerprint::default().add(self.model.as_bytes()).text();
-            if name == RANDOM_SD15 {
-                return Ok((AnyModel::Latent(Box::new(LatentModel::random_sd15(0, &self.settings()?)?)), sha256));
+            if let Some(family) = Family::named(name) {
+                let model = LatentModel::random(&family, 0, &self.settings()?)?;
+                return Ok((AnyModel::Latent(Box::new(model)), sha256));
             }
-            let network = Edm::random(published(name)?, 0, self.conv()?)?;
+            let network = Edm::random(architecture(name)?, 0, self.conv()?)?;
             return Ok((AnyModel::Network(Box::new(network)), sha256));
         }
         self.open_file(Path::new(&self.model))
@@ -179,6 +178,28 @@ impl ModelSpec {
             true => Bundle::of_folder(path),
             false => Bundle::of_file(TensorSet::read(path)?, self.config.as_deref()),
         }
+    }
+
+    /// What a latent diffusion model is and will need, without reading its weights; none of a model of another kind.
+    pub fn summary(&self) -> Result<Option<Summary>> {
+        if let Some(name) = self.model.strip_prefix(RANDOM) {
+            let settings = self.settings()?;
+            return Family::named(name).map(|family| Summary::of_random(&self.model, &family, &settings)).transpose();
+        }
+        let path = Path::new(&self.model);
+        if path.is_dir() {
+            return Bundle::of_folder(path)?.summary(&self.settings()?).map(Some);
+        }
+        let bytes = read_data(path)?;
+        if !matches!(sniff(&bytes), Format::Safetensors | Format::TorchZip | Format::TorchLegacy) {
+            return Ok(None);
+        }
+        let set = TensorSet::parse(path, bytes)?;
+        if !Bundle::recognises(&set) {
+            return Ok(None);
+        }
+        let bundle = Bundle::of_file(set, self.config.as_deref())?;
+        if bundle.has_unet() { bundle.summary(&self.settings()?).map(Some) } else { Ok(None) }
     }
 
     fn of_bundle(&self, bundle: &Bundle) -> Result<(AnyModel, String)> {
@@ -243,6 +264,17 @@ impl ModelSpec {
     }
 }
 
+/// A published EDM architecture; one that is not known is compared with those of latent diffusion models, too.
+fn architecture(name: &str) -> Result<Config> {
+    published(name).map_err(|error| match error {
+        Error::UnknownName { kind, name, mut known } => {
+            known.extend(latent::RANDOM.iter().map(|(name, _)| name.to_string()));
+            Error::UnknownName { kind, name, known }
+        }
+        other => other,
+    })
+}
+
 /// What is wrong with the name of a model that is told by the name alone: an address, a file that is not there.
 fn no_model_file(path: &Path) -> Option<Error> {
     let (name, is_file_name) = (shown(path), path.components().count() > 1 || path.extension().is_some());
@@ -280,7 +312,7 @@ fn mixture_file(path: &Path, bytes: &SharedBytes) -> Result<Option<TensorFile>> 
     Ok(Some(file).filter(|f| f.tensors.contains_key("model.mu")))
 }
 
-/// A mixture from `model.mu` `[k, d]`, `model.std` `[k]` and `model.weight` `[k]`.
+/// A mixture from `model.mu` `[k, d]`, `model.std` `[k]` and `model.weight` `[k]`; metadata `process` = `flow` make it the flow of that mixture.
 fn mixture_of(path: &Path, file: &TensorFile) -> Result<Mixture> {
     let tensor = |name: &str| file.tensor(name).map_err(|p| Error::malformed(path, p));
     let (means, stds, weights) = (tensor("model.mu")?, tensor("model.std")?, tensor("model.weight")?);
@@ -299,7 +331,15 @@ fn mixture_of(path: &Path, file: &TensorFile) -> Result<Mixture> {
         return Err(Error::malformed(path, Malformed::Inconsistent { problem: "'model.mu' has no columns".into() }));
     }
     let rows = means.chunks(d).zip(stds).zip(weights).map(|((m, s), w)| (m.to_vec(), s, w));
-    Mixture::new(rows.collect())
+    let mixture = Mixture::new(rows.collect())?;
+    match file.metadata.get("process").map(String::as_str) {
+        None | Some("denoised") => Ok(mixture),
+        Some("flow") => Ok(mixture.as_flow()),
+        Some(other) => {
+            let problem = format!("'process' is '{other}', neither 'flow' nor 'denoised'");
+            Err(Error::malformed(path, Malformed::Inconsistent { problem }))
+        }
+    }
 }
 
 /// The hash of a mixture's numbers.

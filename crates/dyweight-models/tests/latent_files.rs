@@ -163,3 +163,108 @@ fn a_set_without_a_known_network_is_refused() {
     assert!(!Bundle::recognises(&set));
     assert!(Bundle::of_file(set, None).is_err());
 }
+
+/// Weights in two shards with the index that names them.
+fn sharded(name: &str) -> (PathBuf, PathBuf, serde_json::Map<String, serde_json::Value>) {
+    let dir = copy(name);
+    let file = TensorFile::read(&dir.join(WEIGHTS)).unwrap();
+    std::fs::remove_file(dir.join(WEIGHTS)).unwrap();
+    let mut map = serde_json::Map::new();
+    let mut shards = [TensorFile::default(), TensorFile::default()];
+    for (i, (name, tensor)) in file.tensors.iter().enumerate() {
+        shards[i % 2].tensors.insert(name.clone(), tensor.clone());
+        map.insert(name.clone(), format!("part{}.safetensors", i % 2).into());
+    }
+    for (i, shard) in shards.iter().enumerate() {
+        shard.write(&dir.join(format!("unet/part{i}.safetensors"))).unwrap();
+    }
+    let index = dir.join("unet/diffusion_pytorch_model.safetensors.index.json");
+    (dir, index, map)
+}
+
+#[test]
+fn wrong_shards_are_named() {
+    let (dir, index, map) = sharded("wrong-shards");
+    let write = |map: &serde_json::Map<String, serde_json::Value>| {
+        std::fs::write(&index, serde_json::json!({ "weight_map": map }).to_string()).unwrap();
+    };
+    write(&map);
+    eps(&dir).unwrap();
+    let first = map.keys().next().unwrap().clone();
+    for (file, says) in [
+        (serde_json::json!("part1.safetensors"), "part1.safetensors"),
+        (serde_json::json!("part9.safetensors"), "part9.safetensors"),
+        (serde_json::json!("config.json"), "config.json"),
+        (serde_json::json!("."), "no file beside it"),
+        (serde_json::json!(7), "is not a text"),
+    ] {
+        let mut wrong = map.clone();
+        wrong.insert(first.clone(), file.clone());
+        write(&wrong);
+        assert!(refusal(&dir).contains(says), "{file}: {}", refusal(&dir));
+    }
+    // A tensor the index forgets is missing, one it makes up is not in its file.
+    let mut fewer = map.clone();
+    fewer.remove("conv_in.bias");
+    write(&fewer);
+    assert!(refusal(&dir).contains("1 missing: conv_in.bias"), "{}", refusal(&dir));
+    let mut more = map.clone();
+    more.insert("made.up".into(), "part0.safetensors".into());
+    write(&more);
+    assert!(refusal(&dir).contains("made.up"), "{}", refusal(&dir));
+    let many: serde_json::Map<_, _> = (0..600).map(|i| (format!("t{i}"), format!("{i}.safetensors").into())).collect();
+    write(&many);
+    assert!(refusal(&dir).contains("600 files"), "{}", refusal(&dir));
+    write(&map);
+    let whole = std::fs::read(dir.join("unet/part0.safetensors")).unwrap();
+    std::fs::write(dir.join("unet/part0.safetensors"), &whole[..whole.len() - 5]).unwrap();
+    assert!(refusal(&dir).contains("part0.safetensors"), "{}", refusal(&dir));
+    std::fs::File::create(&index).unwrap().set_len(9 << 20).unwrap();
+    assert!(refusal(&dir).contains("file size"), "{}", refusal(&dir));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn folders_that_are_links_to_themselves_are_errors() {
+    let dir = copy("cyclic-folder");
+    std::fs::remove_dir_all(dir.join("unet")).unwrap();
+    std::os::unix::fs::symlink(".", dir.join("unet")).unwrap();
+    assert!(refusal(&dir).contains("config.json"), "{}", refusal(&dir));
+    std::fs::remove_file(dir.join("unet")).unwrap();
+    std::os::unix::fs::symlink("unet", dir.join("unet")).unwrap();
+    assert!(refusal(&dir).contains("no U-Net"), "{}", refusal(&dir));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn configurations_beyond_any_network_take_no_memory() {
+    let dir = copy("beyond");
+    let path = dir.join("unet/config.json");
+    let sound: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for (changes, says) in [
+        (serde_json::json!({"block_out_channels": [65536, 65536], "cross_attention_dim": 65536}), "numbers"),
+        (serde_json::json!({"layers_per_block": 256, "transformer_layers_per_block": 256}), "more than 50000 tensors"),
+        (serde_json::json!({"transformer_layers_per_block": 100_000}), "transformer_layers_per_block"),
+    ] {
+        let mut changed = sound.clone();
+        for (key, value) in changes.as_object().unwrap() {
+            changed[key] = value.clone();
+        }
+        std::fs::write(&path, changed.to_string()).unwrap();
+        assert!(refusal(&dir).contains(says), "{changes}: {}", refusal(&dir));
+    }
+    // A codebook of a whole disk.
+    let set = TensorFile::read(&dir.join("vae/diffusion_pytorch_model.safetensors")).unwrap().tensors;
+    let set = TensorSet { path: "vq.safetensors".into(), tensors: set };
+    let config = dir.join("vq.json");
+    let ddconfig = serde_json::json!({"ch": 32, "ch_mult": [1], "num_res_blocks": 1, "z_channels": 65536});
+    let whole = serde_json::json!({"ddconfig": ddconfig, "n_embed": 1 << 24, "embed_dim": 65536});
+    std::fs::write(&config, whole.to_string()).unwrap();
+    let bundle = Bundle::of_file(set, Some(&config)).unwrap();
+    let path = fixture().join("vae.io.safetensors");
+    let file = TensorFile::read(&path).unwrap();
+    let refused = probe(&bundle, "vae", (&path, &file), ConvAlgo::Direct).err().unwrap().to_string();
+    assert!(refused.contains("more than"), "{refused}");
+    std::fs::remove_dir_all(dir).unwrap();
+}

@@ -105,12 +105,6 @@ impl Weights {
         widen(isa, self.dtype, self.bytes(row * self.columns + columns.start, columns.len()), to);
     }
 
-    /// The entries as they are stored; only of half precision.
-    pub(crate) fn halves(&self) -> Option<Vec<u16>> {
-        let halves = self.bytes(0, self.rows * self.columns).as_chunks::<2>().0;
-        (self.dtype != Dtype::F32).then(|| halves.iter().map(|b| u16::from_le_bytes(*b)).collect())
-    }
-
     fn bytes(&self, first: usize, count: usize) -> &[u8] {
         assert!(first + count <= self.rows * self.columns, "entries {first}+{count} of {self:?}");
         let size = self.dtype.size();

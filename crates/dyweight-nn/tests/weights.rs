@@ -107,14 +107,17 @@ fn convolutions_of_stored_weights() {
                     let spec = ConvSpec::same(19, 37, kernel, algo).with_stride(stride);
                     let weights = stored(&mut random, dtype, [37, 19 * kernel * kernel], 1);
                     let bias = random.vec(37, 1.0);
-                    let conv = Conv2d::from_weights(spec, &weights, Some(&bias)).unwrap();
+                    let conv = Conv2d::from_weights(spec, weights.clone(), Some(&bias)).unwrap();
                     let full = Conv2d::new(spec, &weights.to_f32(), Some(&bias)).unwrap();
                     let x = random.act(2, 9, 7, 19);
                     let y = conv.forward(&x);
                     assert_bits("forward", y.data(), full.forward(&x).data());
                     let gy = random.like(&y);
                     assert_bits("backward", conv.backward(&gy, x.size()).data(), full.backward(&gy, x.size()).data());
-                    assert_eq!(full.weight_bytes(), conv.weight_bytes() * 4 / dtype.size());
+                    assert_bits("relu", conv.forward_relu(&x).data(), full.forward_relu(&x).data());
+                    let fused = conv.forward_residual(&x, &gy, 0.5);
+                    assert_bits("residual", fused.data(), full.forward_residual(&x, &gy, 0.5).data());
+                    assert!(conv.weight_bytes() == 0 && full.weight_bytes() > 0, "stored weights take no memory");
                 }
             }
         }
@@ -157,7 +160,7 @@ fn weights_that_do_not_fit_are_errors() {
     assert!(Weights::new(Dtype::Bf16, [usize::MAX, 2], owner.clone(), 0).is_err());
     let weights = Weights::new(Dtype::F16, [4, 5], owner, 0).unwrap();
     assert!(Linear::from_weights(weights.clone(), Some(&[0.0; 3])).is_err());
-    assert!(Conv2d::from_weights(ConvSpec::same(5, 3, 1, ConvAlgo::Direct), &weights, None).is_err());
+    assert!(Conv2d::from_weights(ConvSpec::same(5, 3, 1, ConvAlgo::Direct), weights.clone(), None).is_err());
     assert!(Weights::from_f32([2, 2], &[0.0; 3]).is_err());
     assert_eq!(Weights::from_f32([2, 1], &[1.5, -2.0]).unwrap().to_f32(), [1.5, -2.0]);
 }

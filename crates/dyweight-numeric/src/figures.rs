@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 /// The main panels' grid lines: the paper's S = 14 and K = 20 where the grid has them, else its middle.
 const MAIN: (usize, usize) = (14, 20);
 
-/// Writes every figure as SVG and PNG.
-pub(super) fn write(records: &[Record], outdir: &Path) -> Result<Vec<PathBuf>> {
+/// The figures: the main panels, all panels, and what remains on fresh problems.
+pub(super) fn all(records: &[Record]) -> [Figure; 3] {
     let degrees: BTreeSet<usize> = records.iter().map(|r| r.cell.degree).collect();
     let steps: BTreeSet<usize> = records.iter().map(|r| r.cell.steps).collect();
     let (main_steps, main_degree) = (middle(&steps, MAIN.0), middle(&degrees, MAIN.1));
@@ -23,11 +23,15 @@ pub(super) fn write(records: &[Record], outdir: &Path) -> Result<Vec<PathBuf>> {
         panels.into_iter().fold(Figure::new(2, (222.0, 236.0)).legend_below(), Figure::with)
     };
     let slices = steps.iter().map(|s| Slice::Steps(*s)).chain(degrees.iter().map(|k| Slice::Degree(*k)));
-    let all =
+    let every =
         slices.fold(Figure::new(4, (190.0, 196.0)).legend_below(), |figure, slice| figure.with(errors(records, slice)));
-    let figures = [("main", pair(errors)), ("appendix", all), ("fresh", pair(gains))];
+    [pair(errors), every, pair(gains)]
+}
+
+/// Writes every figure as SVG and PNG.
+pub(super) fn write(records: &[Record], outdir: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for (name, figure) in figures {
+    for (name, figure) in ["main", "appendix", "fresh"].into_iter().zip(all(records)) {
         let stem = outdir.join(name);
         figure.draw()?.write(&stem)?;
         files.extend(["svg", "png"].map(|extension| stem.with_extension(extension)));

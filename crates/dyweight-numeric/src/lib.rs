@@ -20,6 +20,7 @@ mod figures;
 mod observe;
 mod optimise;
 mod options;
+mod page;
 #[cfg(test)]
 mod plain;
 mod problem;
@@ -29,5 +30,6 @@ mod tables;
 
 pub use observe::Observation;
 pub use options::{Coupling, EndLoss, NumericOptions, Settings, Startup};
+pub use page::page;
 pub use record::{Record, Stat, StudyCell};
 pub use run::{CellProgress, Summary, TEACHER_STEPS, run};

@@ -85,6 +85,19 @@ pub(super) fn remaining(records: &[Record]) -> String {
     )
 }
 
+/// The result in one sentence.
+pub(super) fn headline(records: &[Record]) -> String {
+    let mean = |values: &[f64]| Stat::of(values).mean;
+    let gain = |above: &[f64], below: &[f64]| libm::log(mean(above) / mean(below));
+    let share = records.iter().map(|r| 100.0 * gain(&r.fresh_standard, &r.fresh) / gain(&r.standard, &r.optimised));
+    format!(
+        "Fitted weights divide the error of Adams–Bashforth methods by {}, and {} % of that gain remains on fresh problems (medians of {} cells).",
+        median(records.iter().map(|r| mean(&r.standard) / mean(&r.optimised))),
+        median(share),
+        records.len()
+    )
+}
+
 /// Pairs of cells that differ in one coordinate only, as neighbours in the grid.
 fn neighbours(
     table: &MeansByCell,

@@ -78,28 +78,12 @@ fn json(records: &[Record], settings: &Settings, observations: &[Observation]) -
 }
 
 fn markdown(records: &[Record], settings: &Settings, observations: &[Observation]) -> String {
-    let s = settings;
-    let mut out = format!(
-        "# Numerical study of solver coefficients\n\n\
-         y' = y*'(t) + A·(y − y*(t)) on [0, 1], y* a random polynomial of degree K in {} dimensions, A = G − ½I with \
-         entries of G of {} 0.1/√D. Adams–Bashforth methods with S uniform steps from {}: classical \
-         (standard) weights, and weights for each step fitted to one problem by {} iterations of Adam (rate {}) on the \
-         {} of the terminal error. Errors are ‖y(1) − y*(1)‖/‖y*(1)‖, mean ± standard error over {} problems (seed {}). \
-         The teacher is AB-4 with {TEACHER_STEPS} steps.\n\n",
-        s.dims,
-        if s.coupling == super::Coupling::Std { "standard deviation" } else { "variance" },
-        if s.startup == super::Startup::Order { "as many exact states as the order" } else { "four exact states" },
-        s.iterations,
-        s.lr,
-        if s.loss == super::EndLoss::Mse { "mean square" } else { "norm" },
-        s.problems,
-        s.seed,
-    );
+    let mut out = format!("# Numerical study of solver coefficients\n\n{}\n\n", method(settings));
     out.push_str("## The four observations\n\n");
     for (index, o) in observations.iter().enumerate() {
         let _ = writeln!(out, "{}. *{}* — **{}**: {}", index + 1, o.claim, o.verdict(), o.found);
     }
-    let _ = writeln!(out, "{CAVEAT}{}", remaining(records));
+    let _ = writeln!(out, "\n## What is learned and what is fitted\n\n{CAVEAT}{}", remaining(records));
     out.push_str("\n## Numbers\n\n| K | S | order | standard | optimised | same weights, fresh problem | standard, fresh problem | teacher |\n");
     out.push_str("|---|---|---|---|---|---|---|---|\n");
     for record in records {
@@ -113,8 +97,26 @@ fn markdown(records: &[Record], settings: &Settings, observations: &[Observation
     out
 }
 
-const CAVEAT: &str = "\n## What is learned and what is fitted\n\n\
-    The optimised errors are in-sample: the weights were fitted to the very trajectory they are judged on, with one \
+/// What the errors are of, in words.
+pub(super) fn method(s: &Settings) -> String {
+    format!(
+        "y' = y*'(t) + A·(y − y*(t)) on [0, 1], y* a random polynomial of degree K in {} dimensions, A = G − ½I with \
+         entries of G of {} 0.1/√D. Adams–Bashforth methods with S uniform steps from {}: classical \
+         (standard) weights, and weights for each step fitted to one problem by {} iterations of Adam (rate {}) on the \
+         {} of the terminal error. Errors are ‖y(1) − y*(1)‖/‖y*(1)‖, mean ± standard error over {} problems (seed {}). \
+         The teacher is AB-4 with {TEACHER_STEPS} steps.",
+        s.dims,
+        if s.coupling == super::Coupling::Std { "standard deviation" } else { "variance" },
+        if s.startup == super::Startup::Order { "as many exact states as the order" } else { "four exact states" },
+        s.iterations,
+        s.lr,
+        if s.loss == super::EndLoss::Mse { "mean square" } else { "norm" },
+        s.problems,
+        s.seed,
+    )
+}
+
+pub(super) const CAVEAT: &str = "The optimised errors are in-sample: the weights were fitted to the very trajectory they are judged on, with one \
     trajectory to fit. The columns for fresh problems run the same weights on another random problem of the same kind. \
     What remains of the gain there is what the weights have learned about such problems; the rest was fitted to one \
     of them. ";

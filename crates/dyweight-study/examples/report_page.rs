@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn page() -> dyweight_core::Result<Page> {
-    let mut page = Page::new("Few-step sampling, a sample report").lead(
+    let headline = "3 calls: dyweight is 29 % closer to the teacher than the best handcrafted solver.";
+    let mut page = Page::new("Few-step sampling, a sample report").headline(headline).lead(
         "Every kind of block a report can hold, on made-up numbers. Real reports say here what was asked, of which \
          model, and what came out.",
     );
@@ -40,7 +41,8 @@ fn page() -> dyweight_core::Result<Page> {
         ("Noise", "native, seeds 0 … 49 999"),
         ("Fingerprint", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"),
     ]);
-    run.code("dyweight sample --model fashion --solver ipndm --nfe 5 \\\n    --seeds 0-63 --outdir samples", "sh");
+    run.links([("Numbers", "report.csv"), ("Solver, 3 calls", "solvers/dyweight nfe3.json")]);
+    run.code("dyweight sample --model fashion --solver ipndm --nfe 5 \\\n    --seeds 0-63 --out samples", "sh");
     Ok(page)
 }
 
@@ -97,13 +99,18 @@ fn pictures(page: &mut Page) -> dyweight_core::Result<()> {
     for nfe in BUDGETS {
         let caption = format!("Twelve samples in {nfe} calls: `ipndm` against `dyweight`.");
         let (left, right) = (sheet(0.21, nfe, 12)?, sheet(0.37, nfe, 12)?);
-        choice.option(nfe.to_string()).compare(Compare::new(caption, ("ipndm", left), ("dyweight", right)));
+        let compare = Compare::new(caption, ("ipndm", left), ("dyweight", right));
+        let (teacher, lack) = (sheet(9.0, nfe, 12)?, sheet(0.1, nfe, 12)?);
+        choice.option(nfe.to_string()).compare(compare.with("teacher", teacher).with("dyweight − teacher", lack));
     }
     let mut gallery = Gallery::new("Contact sheets at five calls.", 3);
     for (name, rate) in [SOLVERS[0], SOLVERS[1], SOLVERS[4]] {
         gallery = gallery.with(name, sheet(rate, 5, 16)?);
     }
     section.images(gallery);
+    // Drawings are larger than they are shown.
+    let drawing = Image::new(640, 320, 1, (0..640 * 320).map(|i| (i % 640 / 3) as u8).collect())?;
+    section.images(Gallery::new("A drawing.", 1).with("a ramp", drawing));
     Ok(())
 }
 

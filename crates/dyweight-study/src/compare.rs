@@ -1,9 +1,11 @@
 //! A comparison of whatever is named: handcrafted solvers, solver files, presets.
 
-use super::contest::{Contestant, Entry, Measure, Style, Subject, Term, View};
+use super::contest::{Contestant, Entry, Measure, Repeat, Style, Subject, Term, View};
+use crate::metrics::Estimate;
 use crate::report::html::Page;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::spec::ScheduleSpec;
+use dyweight_train::TrainSpec;
 use std::path::Path;
 
 /// What takes part.
@@ -18,8 +20,12 @@ pub struct Field {
     pub schedule: ScheduleSpec,
     /// The analytical first step of solvers that say nothing.
     pub afs: bool,
+    /// Counts calls that could be made side by side once.
+    pub once: bool,
     /// Leave out solvers at budgets they cannot make, instead of refusing.
     pub skip_impossible: bool,
+    /// DyWeight, trained here for every budget.
+    pub train: Option<TrainSpec>,
 }
 
 impl Field {
@@ -29,7 +35,8 @@ impl Field {
         for source in &self.files {
             let who = Contestant::open(source)?;
             let Contestant::Given { file } = &who else { continue };
-            learned.push(Entry::new(row_of(source), file.nfe, who));
+            let nfe = if self.once { file.rounds.unwrap_or(file.nfe) } else { file.nfe };
+            learned.push(Entry { once: self.once, ..Entry::new(row_of(source), nfe, who) });
         }
         let mut budgets = self.budgets.clone();
         if budgets.is_empty() {
@@ -57,10 +64,15 @@ impl Field {
             }
         }
         entries.extend(learned);
+        if let Some(train) = &self.train {
+            let (train, schedule) = (Box::new(train.clone()), self.schedule.clone());
+            let who = Contestant::Learned { train, schedule, on: 0, after: None };
+            entries.extend(budgets.iter().map(|nfe| Entry::new("DyWeight", *nfe, who.clone())));
+        }
         if entries.is_empty() {
             return Err(Error::Conflict {
                 problem: "nothing takes part".into(),
-                hint: "give --solvers with --nfe, or --solver-file".into(),
+                hint: "give --solvers with --nfe, or --weights".into(),
             });
         }
         // Column by column, so that an interrupted comparison already compares something.
@@ -70,7 +82,7 @@ impl Field {
 }
 
 /// `out/spiral-nfe3.json` and `out/spiral-nfe5.json` are one row, `spiral`.
-fn row_of(source: &str) -> String {
+pub(crate) fn row_of(source: &str) -> String {
     let name = source.strip_prefix("preset:").unwrap_or(source);
     let stem = Path::new(name).file_stem().map_or(name.into(), |s| s.to_string_lossy().into_owned());
     match stem.rsplit_once("-nfe") {
@@ -84,9 +96,11 @@ fn winners(view: &View<'_>, measure: Measure) -> String {
     let of = |column: &&str| {
         let mut found: Vec<_> =
             view.rows().into_iter().filter_map(|r| Some((r, view.get(measure, r, column)?))).collect();
-        found.sort_by(|a, b| a.1.value.total_cmp(&b.1.value));
+        let more = measure.more_is_better();
+        found.sort_by(|a, b| if more { b.1.value.total_cmp(&a.1.value) } else { a.1.value.total_cmp(&b.1.value) });
         let (best, value) = found.first()?;
-        let clear = found[1..].iter().all(|(_, other)| value.clearly_below(other));
+        let ahead = |other: &Estimate| if more { other.clearly_below(value) } else { value.clearly_below(other) };
+        let clear = found[1..].iter().all(|(_, other)| ahead(other));
         let how = if clear { "clearly" } else { "though not clearly" };
         Some(format!("{column}: {best} ({value}, {how})"))
     };
@@ -94,29 +108,27 @@ fn winners(view: &View<'_>, measure: Measure) -> String {
 }
 
 /// The report of a comparison.
-pub fn page(view: &View<'_>, command: String, times: bool) -> Result<Page> {
-    let learned = |row: &&str| {
-        view.columns().iter().any(|c| matches!(view.entry(row, c).map(|e| &e.who), Some(Contestant::Given { .. })))
-    };
+pub fn page(view: &View<'_>, repeat: Repeat) -> Result<Page> {
+    let learned = |row: &&str| view.is_learned(row);
     let rows = view.rows();
     let after = rows.iter().copied().find(learned).or(rows.get(1).copied());
     let before = rows.iter().copied().find(|r| r.starts_with("ipndm")).or(rows.iter().copied().find(|r| !learned(r)));
     let pair = before.zip(after).filter(|(a, b)| a != b).map(|(a, b)| (a.to_string(), b.to_string()));
-    let style = Style { times, x: "network calls".into(), log_x: false, pair, command };
-    let mut page = Page::new(format!("{}: solvers compared", view.experiment.subjects[0].name)).lead(
-        view.headline().unwrap_or_else(|| {
-            "Solvers on the same noise at the same numbers of network calls, each with its error bar.".into()
-        }),
-    );
+    let style = Style { pair, ..repeat.style("network calls", false) };
+    let mut page = Page::new(format!("{}: solvers compared", view.experiment.subjects[0].name))
+        .headline(view.headline().unwrap_or_else(|| format!("{}.", winners(view, Measure::Rmse))))
+        .lead("Solvers on the same noise at the same numbers of network calls, each with its error bar.");
+    view.before_after(&mut page, &style);
+    view.numbers(&mut page, &style)?;
     let section = page.section("Who is best");
-    for measure in view.measures() {
+    for measure in view.all_measures() {
         section.text(format!("By {}: {}.", measure.name(), winners(view, measure)));
     }
-    view.pictures(&mut page, &style);
-    view.numbers(&mut page, &style)?;
+    view.samples(&mut page);
     for row in rows.into_iter().filter(learned) {
         view.coefficients(&mut page, row)?;
     }
+    view.lessons(&mut page)?;
     view.provenance(&mut page, &style);
     Ok(page)
 }

@@ -20,7 +20,7 @@ pub fn reference(model: &LoadedModel, name: Option<&str>, features: &FeatureSpec
         Some(name) => name,
     };
     let statistics = statistics(name)?;
-    let map = features.build(model.model.shape())?;
+    let map = features.build(model.model.image_shape())?;
     let own = Origin { features: Some(map.name().into()), weights: Some(map.sha256().into()), ..Origin::default() };
     if let Some(problem) = statistics.source.conflict(&own) {
         return Err(Error::Conflict {

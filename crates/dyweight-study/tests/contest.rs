@@ -8,7 +8,7 @@ use dyweight_core::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_core::{Result, Tensor};
 use dyweight_models::{LoadedModel, ModelSpec};
 use dyweight_study::FeatureReference;
-use dyweight_study::contest::{Contestant, Entry, Experiment, Judging, Results, Subject, Watch, run};
+use dyweight_study::contest::{Contestant, Entry, Experiment, Judging, Piece, Results, Subject, Watch, run};
 use dyweight_study::metrics::Features;
 use dyweight_study::metrics::frechet::{Reference, Statistics};
 use dyweight_train::comm::{Comm, Solo};
@@ -120,25 +120,26 @@ impl Comm for Thread {
         self.places.len()
     }
 
-    fn gather(&self, mine: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let all = self.all_gather(mine);
-        (self.rank == 0).then_some(all)
+    fn gather(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        let all = self.all_gather(mine)?;
+        Ok((self.rank == 0).then_some(all))
     }
 
-    fn all_gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         *self.places[self.rank].lock().unwrap() = mine.to_vec();
         self.meeting.wait();
         let all = self.places.iter().map(|place| place.lock().unwrap().clone()).collect();
         self.meeting.wait();
-        all
+        Ok(all)
     }
 
-    fn broadcast(&self, mine: &[u8]) -> Vec<u8> {
-        self.all_gather(mine).swap_remove(0)
+    fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>> {
+        Ok(self.all_gather(mine)?.swap_remove(0))
     }
 
-    fn barrier(&self) {
+    fn barrier(&self) -> Result<()> {
         self.meeting.wait();
+        Ok(())
     }
 
     fn abort(&self, code: i32) -> ! {
@@ -153,7 +154,7 @@ fn solo() -> Arc<dyn Comm> {
 struct Blind;
 
 impl Watch for Blind {
-    fn begin(&mut self, _: &str, _: usize, _: usize, _: usize) {}
+    fn begin(&mut self, _: &Piece<'_>) {}
 
     fn advance(&mut self, _: usize) -> ControlFlow<dyweight_core::Error> {
         ControlFlow::Continue(())
@@ -192,6 +193,7 @@ fn experiment(model: Arc<LoadedModel>, samples: usize, batch: usize) -> Experime
         teacher_nfe: Some(5),
         schedule: ScheduleSpec::default(),
         reference: None,
+        scorers: Vec::new(),
         batch,
     };
     let entries = vec![Entry::new("Euler", 6, who)];

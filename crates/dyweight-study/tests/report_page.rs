@@ -20,13 +20,14 @@ fn page(text: &str) -> Page {
     let mut table = Table::new(text, [Column::text(text).hint(text), Column::number(text).higher_is_better()]);
     let estimate = |value: f64| Cell::from(Estimate::new(value, 0.01, 12));
     table.row([text.into(), estimate(1.0)]).row([Cell::shown(2.0, text), estimate(2.0)]).row([Cell::Empty]);
-    let mut page = Page::new(text).lead(text);
+    let mut page = Page::new(text).headline(text).lead(text);
     let section = page.section(text);
     section.heading(text).text(text).verdict(Verdict::Holds, text).verdict(Verdict::Open, text);
     section.table(table).chart(Chart::new(text, &figure).unwrap());
     section.images(Gallery::new(text, 2).with(text, picture()));
-    section.code(text, text).facts([(text, text)]);
-    section.choice(text).option(text).compare(Compare::new(text, (text, picture()), (text, picture())));
+    section.code(text, text).facts([(text, text)]).links([(text, text)]);
+    let compare = Compare::new(text, (text, picture()), (text, picture())).with(text, picture());
+    section.choice(text).option(text).compare(compare);
     page.section(text).text(text);
     page
 }
@@ -105,20 +106,27 @@ fn charts_bring_their_values_with_them() {
 }
 
 #[test]
-fn markdown_has_words_and_numbers_but_no_pictures() {
+fn markdown_has_all_of_a_page_and_links_its_pictures() {
     let mut table =
         Table::new("Errors", [Column::text("solver"), Column::number("FID").hint("↓ only").lower_is_better()]);
     table.row(["a|b".into(), Estimate::new(1.0, 0.1, 9).into()]);
     table.row(["c".into(), Estimate::new(3.0, 0.1, 9).into()]);
-    let mut page = Page::new("Title").lead("Lead.");
+    let mut page = Page::new("Title").headline("Result.").lead("Lead.");
     let section = page.section("Part");
     section.verdict(Verdict::Fails, "It is `not` so.").table(table).images(Gallery::new("x", 1).with("y", picture()));
-    section.choice("Calls").option("3").images(Gallery::new("x", 1).with("y", picture()));
-    section.facts([("seed", "1")]).code("run ```", "sh");
-    let expected = "# Title\n\nLead.\n\n## Part\n\n**✗ Fails.** It is `not` so.\n\nErrors\n\n\
-        | solver | FID (↓ only) ↓ |\n| --- | --: |\n| a\\|b | **1.00 ± 0.10** |\n| c | 3.00 ± 0.10 |\n\n\
-        Bold: clearly best of its column, by more than two standard errors where there are any. ± one standard error, \
-        N\u{a0}=\u{a0}9.\n\n- seed: 1\n\n````sh\nrun ```\n````\n";
+    let compare = Compare::new("x", ("l", picture()), ("r", picture())).with("t", picture());
+    section.choice("Calls").option("3").compare(compare);
+    section.facts([("seed", "1")]).links([("Numbers", "a b.csv")]).code("run ```", "sh");
+    let expected = "# Title\n\n**Result.**\n\nLead.\n\n## Part\n\n**✗ Fails.** It is `not` so.\n\nErrors\n\n\
+        | solver | FID (↓ only) |\n| --- | --: |\n| a\\|b | **1.00 ± 0.10** |\n| c | 3.00 ± 0.10 |\n\n\
+        Bold: clearly best of its column, by more than two standard errors where there are any. Lower is better. ± one standard error, \
+        N\u{a0}=\u{a0}9.\n\n![y](figures/figure-1a.png)\n\n**Figure 1.** x\n\n### Calls: 3\n\n![l](figures/figure-2a.png)\n\
+        ![r](figures/figure-2b.png)\n![t](figures/figure-2c.png)\n\n**Figure 2.** x From left to right: l; r; t.\n\n\
+        - seed: 1\n\n- Numbers: [a b.csv](a%20b.csv)\n\n````sh\nrun ```\n````\n";
     assert_eq!(page.markdown(), expected);
     assert_eq!(page.tables().len(), 1);
+    let files: Vec<String> = page.figures().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(files, ["1a", "2a", "2b", "2c"].map(|n| format!("figures/figure-{n}.png")));
+    let html = page.render();
+    assert!(html.contains("<b>Figure 2.</b>") && html.contains("href=\"a%20b.csv\"") && !html.contains("↓</span>"));
 }

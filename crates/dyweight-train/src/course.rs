@@ -2,10 +2,11 @@
 
 use crate::comm::{Comm, Solo};
 use crate::methods::dyweight::{LearnedWeights, ScaleMode};
+use crate::methods::gits::Ground;
 use crate::session::{Files, Session, Watcher};
 use crate::snapshot::Snapshot;
 use crate::spec::{TrainPlan, TrainSpec};
-use crate::targets::{Supervision, Targets};
+use crate::targets::{Stop, Supervision, Targets};
 use crate::training::{Parts, Training};
 use crate::{Loss, Noise};
 use dyweight_core::denoiser::Model;
@@ -50,6 +51,8 @@ pub struct Course {
     pub resume: bool,
     /// Time between two snapshots.
     pub between_snapshots: Option<Duration>,
+    /// Ends the first validation, before which there is no iteration to stop at.
+    pub stop: Option<Stop>,
 }
 
 /// A course with everything decided that can be before the work.
@@ -65,7 +68,7 @@ pub struct Prepared {
 #[derive(Clone)]
 pub struct Pairing {
     training: Arc<Targets>,
-    validation: Arc<Targets>,
+    pub(crate) validation: Arc<Targets>,
 }
 
 /// What training leaves.
@@ -105,6 +108,7 @@ impl Course {
             files: None,
             resume: false,
             between_snapshots: None,
+            stop: None,
         }
     }
 
@@ -116,6 +120,11 @@ impl Course {
         Ok(Prepared { course: self, plan, identity })
     }
 
+    /// False for a method that is searched for, which reads given noise itself.
+    fn learns_by_gradients(&self) -> bool {
+        crate::methods::find(self.spec.method_name()).is_ok_and(|m| m.learns_by_gradients())
+    }
+
     fn identity(&self, plan: &TrainPlan) -> Result<String> {
         let mut facts = given(&plan.resolved)?;
         facts.retain(|key, _| !NO_MATTER.contains(&key.as_str()));
@@ -123,7 +132,9 @@ impl Course {
         let frame = &plan.student.frame;
         let mut numbers = Fingerprint::default();
         numbers.add_numbers(&plan.start);
-        if let Some(noise) = self.spec.given_noise(self.model.shape(), &plan.recipe)? {
+        if self.learns_by_gradients()
+            && let Some(noise) = self.spec.given_noise(self.model.shape(), &plan.recipe)?
+        {
             numbers.add_numbers(noise.data());
         }
         let network = plan.student.loss.network().map(|(name, sha256)| [name, sha256]);
@@ -158,6 +169,11 @@ impl Prepared {
         &self.course
     }
 
+    /// Ends the first validation once this is so.
+    pub fn stopped_by(&mut self, stop: Option<Stop>) {
+        self.course.stop = stop;
+    }
+
     /// True if its pairs serve every budget: the teacher does not follow the student's grid.
     pub fn shares_pairing(&self) -> bool {
         self.plan.supervision == Supervision::Endpoint
@@ -172,6 +188,7 @@ impl Prepared {
         let Course { model, spec, comm, .. } = &self.course;
         let mut pairs = spec.pairs(&**model, purpose)?;
         if purpose == "training"
+            && self.course.learns_by_gradients()
             && let Some(noise) = spec.given_noise(model.shape(), &self.plan.recipe)?
         {
             pairs.noise = Noise::Given(noise);
@@ -179,6 +196,8 @@ impl Prepared {
         let teacher = spec.teacher(&**model, &self.plan)?;
         let batch = self.plan.recipe.micro_batch;
         let targets = Targets::new(model.clone(), pairs, teacher, self.plan.supervision, batch).shared_by(comm.clone());
+        let stop = self.course.stop.clone().filter(|_| purpose == "validation");
+        let targets = targets.stopped_by(stop);
         Ok(Arc::new(match (&self.course.cache, &self.course.identity.sha256) {
             (Some(directory), Some(sha256)) => {
                 let arithmetic = self.course.arithmetic.as_deref().unwrap_or_default();
@@ -221,10 +240,19 @@ impl Prepared {
 
     /// The run before its first iteration, or before its files are opened.
     pub fn begin(&self, pairing: &Pairing) -> Result<Training> {
+        let ground = Ground {
+            model: &*self.course.model,
+            pairs: &self.course.spec.pairs(&*self.course.model, "training")?,
+            comm: &*self.course.comm,
+            frame: &self.plan.student.frame,
+            batch: self.plan.recipe.micro_batch,
+            calls: self.calls_of_an_evaluation()?,
+        };
+        let found = self.plan.learnable.search(&ground)?;
         Training::new(Parts {
             model: self.course.model.clone(),
             student: self.plan.student.clone(),
-            learnable: self.plan.learnable.clone(),
+            learnable: found.unwrap_or_else(|| self.plan.learnable.clone()),
             start: self.plan.start.clone(),
             training: pairing.training.clone(),
             validation: pairing.validation.clone(),
@@ -240,8 +268,14 @@ impl Prepared {
         let plan = &self.plan;
         let frame = &plan.student.frame;
         let Some(frame) = frame.of_single_calls(self.calls_of_an_evaluation()?)? else { return Ok(None) };
-        let comparable = frame.grid.steps() == plan.student.frame.grid.steps();
-        if !comparable && plan.supervision != Supervision::Endpoint {
+        let same_grid = frame.grid.steps() == plan.student.frame.grid.steps();
+        let comparable = match plan.supervision {
+            Supervision::Endpoint => true,
+            // Step by step, validation looks at the end alone.
+            Supervision::Path { .. } => same_grid || plan.student.stepwise.is_some(),
+            Supervision::Near => false,
+        };
+        if !comparable {
             return Ok(None);
         }
         let rows = Initial::Ab.rows(frame.grid.steps(), plan.window.min(4));
@@ -256,7 +290,7 @@ impl Prepared {
     /// The file of the solver that `numbers` stand for, with how they were found.
     pub fn solver_file(&self, run: &Training, numbers: &[f64], baseline: Option<f64>) -> Result<SolverFile> {
         let spec = &self.course.spec;
-        let mut file = self.plan.learnable.export(numbers, &self.plan.student.frame)?;
+        let mut file = run.learnable().export(numbers, &self.plan.student.frame)?;
         file.guidance = spec.guidance;
         file.model = self.course.identity.clone();
         let recipe = run.recipe();

@@ -3,10 +3,13 @@
 //! A method that is learned implements [`Learnable`] and nothing else: the trainer moves the numbers, the trail differentiates the
 //! solver made of them, and the solver file keeps what [`Learnable::export`] says.
 
+use crate::methods::gits::Ground;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::Result;
 use dyweight_core::learned::{Block, Built, Frame};
+use dyweight_core::solver::Base;
 use dyweight_core::solver_file::{Body, SolverFile};
+use std::sync::Arc;
 
 /// Numbers under a name and in a shape, to be looked at.
 pub struct Shown {
@@ -31,6 +34,21 @@ pub trait Learnable: Send + Sync {
 
     /// What a solver file keeps of them.
     fn export(&self, numbers: &[f64], frame: &Frame) -> Result<SolverFile>;
+
+    /// How far from noise to data its states are, where it says so.
+    fn progress(&self, _: &[f64]) -> Option<Vec<f64>> {
+        None
+    }
+
+    /// The handcrafted solver it is built around.
+    fn base(&self) -> Option<Base> {
+        None
+    }
+
+    /// What takes its place before training, if that is searched for.
+    fn search(&self, _: &Ground<'_>) -> Result<Option<Arc<dyn Learnable>>> {
+        Ok(None)
+    }
 
     /// The numbers as a trace shows them.
     fn shown(&self, numbers: &[f64]) -> Vec<Shown> {
@@ -92,5 +110,13 @@ impl Learnable for ByBody {
         let mut body = self.0.clone();
         body.learned_mut().replace(numbers);
         SolverFile::new(body, frame)
+    }
+
+    fn progress(&self, numbers: &[f64]) -> Option<Vec<f64>> {
+        self.0.learned().progress(numbers)
+    }
+
+    fn base(&self) -> Option<Base> {
+        self.0.learned().base()
     }
 }

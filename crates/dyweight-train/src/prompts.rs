@@ -2,11 +2,9 @@
 
 use dyweight_core::denoiser::{Condition, Context, Model};
 use dyweight_core::error::{Error, Result};
-use dyweight_files::{Malformed, read_file};
+use dyweight_files::read_prompts;
 use std::path::Path;
 
-/// No file of prompts is larger.
-const LARGEST: u64 = 64 << 20;
 /// Encoded texts are kept in memory, a quarter of a megabyte each of Stable Diffusion's,
 const MOST: usize = 8192;
 /// eight megabytes each of FLUX's.
@@ -43,17 +41,9 @@ impl Prompts {
         Ok(Self { texts, negative, contexts, negative_context })
     }
 
-    /// The lines of a file that say something.
+    /// The prompts of a file, whatever kind of list it is.
     pub fn lines(path: &Path) -> Result<Vec<String>> {
-        let bytes = read_file(path, LARGEST)?;
-        let text = std::str::from_utf8(&bytes)
-            .map_err(|e| Error::malformed(path, Malformed::NotText { what: "prompts", offset: e.valid_up_to() }))?;
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(String::from);
-        let lines: Vec<String> = lines.take(MOST + 1).collect();
-        match lines.len() {
-            0 => Err(Error::malformed(path, Malformed::Inconsistent { problem: "holds no prompt".into() })),
-            _ => Ok(lines),
-        }
+        read_prompts(path, None)
     }
 
     /// The text a number stands for: they begin again after the last.

@@ -3,6 +3,8 @@
 use crate::learnable::Learnable;
 use crate::optimiser::Optimiser;
 use crate::rate::Rate;
+use crate::relax::Relaxation;
+use std::ops::Range;
 
 /// The numbers of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +15,10 @@ pub struct Recipe {
     pub micro_batch: usize,
     /// What is moved, one phase after the other.
     pub phases: Vec<Phase>,
+    /// Lets the noise of a fixed number of pairs move, where the objective is relaxed.
+    pub relax: Option<Relaxation>,
+    /// Seed of the order in which those are visited.
+    pub seed: u64,
     /// Iterations between validations; none is the reference algorithm and nothing else.
     pub validate_every: Option<usize>,
     /// Validation pairs.
@@ -49,6 +55,14 @@ impl Recipe {
     /// Iterations of all phases.
     pub fn iterations(&self) -> usize {
         self.phases.iter().map(|p| p.iterations).sum()
+    }
+
+    /// The pairs of an iteration.
+    pub fn pairs_of(&self, iteration: usize) -> Range<usize> {
+        match &self.relax {
+            Some(relaxation) => relaxation.batch(iteration, self.pairs, self.seed),
+            None => iteration * self.pairs..(iteration + 1) * self.pairs,
+        }
     }
 
     /// The phase of an iteration, and the iteration's number within it.

@@ -101,7 +101,7 @@ impl Session {
                 self.saved = Instant::now();
             }
             let reason = show(&iteration, &self.run).break_value();
-            if self.run.comm().any(reason.is_some()) {
+            if self.run.comm().any(reason.is_some())? {
                 self.save()?;
                 return Err(reason.unwrap_or(Error::Cancelled));
             }

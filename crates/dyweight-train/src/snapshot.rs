@@ -2,6 +2,7 @@
 
 use super::guard::Guard;
 use super::optimiser::Moments;
+use super::relax::Moved;
 use super::training::Training;
 use crate::comm::{Parcel, Reader};
 use dyweight_core::error::{Error, Result};
@@ -23,11 +24,15 @@ pub struct Snapshot {
     pub numbers: Vec<f64>,
     /// What the optimiser remembers of each block.
     pub moments: Vec<Moments>,
+    /// Noise that has moved: of training, of validation, and the step. Empty where none moves.
+    pub moved: Vec<Vec<f64>>,
     /// Validation's memory.
     pub guard: Option<Guard>,
 }
 
-const FORMAT: &str = "dyweight-training-state 3";
+const FORMAT: &str = "dyweight-training-state 4";
+/// Where moved noise is kept.
+const MOVED: [&str; 3] = ["training_noise", "validation_noise", "noise_step"];
 /// How states of every version begin.
 const FORMATS: &str = "dyweight-training-state ";
 
@@ -39,6 +44,7 @@ impl Snapshot {
             iteration: run.iteration,
             numbers: run.numbers.clone(),
             moments: run.moments.clone(),
+            moved: run.moved.iter().flat_map(Moved::numbers).collect(),
             guard: run.guard.clone(),
         }
     }
@@ -48,6 +54,9 @@ impl Snapshot {
         run.iteration = self.iteration;
         run.numbers = self.numbers;
         run.moments = self.moments;
+        if let Some(moved) = &mut run.moved {
+            moved.restore(&self.moved);
+        }
         run.guard = self.guard;
     }
 
@@ -67,6 +76,9 @@ impl Snapshot {
         // Counts stay far below 2⁵³, so f64 holds them exactly.
         put("iteration", &[self.iteration as f64])?;
         put("updates", &self.moments.iter().map(|m| m.updates as f64).collect::<Vec<_>>())?;
+        for (name, values) in MOVED.iter().zip(&self.moved) {
+            put(name, values)?;
+        }
         if let Some(g) = &self.guard {
             put("best", &g.best)?;
             let counts = [g.flat, g.adrift, g.rollbacks].map(|n| n as f64);
@@ -131,6 +143,10 @@ impl Snapshot {
             }
             false => None,
         };
+        let moved = match file.tensors.contains_key(MOVED[0]) {
+            true => MOVED.iter().map(|name| Ok(file.tensor(name)?.to_f64())).collect::<Result<_, Malformed>>()?,
+            false => Vec::new(),
+        };
         let (first, second) = (list("first", parameters)?, list("second", parameters)?);
         let mut at = 0;
         let mut moments = Vec::new();
@@ -141,7 +157,7 @@ impl Snapshot {
             at += len;
         }
         let (iteration, numbers) = (count(list("iteration", 1)?[0])?, list("numbers", parameters)?);
-        Ok(Self { identity: identity.into(), iteration, numbers, moments, guard })
+        Ok(Self { identity: identity.into(), iteration, numbers, moments, moved, guard })
     }
 }
 
@@ -164,6 +180,7 @@ impl Parcel for Snapshot {
         (self.iteration, self.numbers.clone()).put(out);
         let each = |m: &Moments| (m.updates, (m.first.clone(), m.second.clone()));
         self.moments.iter().map(each).collect::<Vec<_>>().put(out);
+        self.moved.put(out);
         self.guard.is_some().put(out);
         if let Some(g) = &self.guard {
             (g.best.clone(), vec![g.best_loss, g.initial_loss, g.rate_scale]).put(out);
@@ -176,6 +193,7 @@ impl Parcel for Snapshot {
         let (iteration, numbers) = Parcel::take(from)?;
         let each = |(updates, (first, second))| Moments { first, second, updates };
         let moments = <Vec<(u64, (Vec<f64>, Vec<f64>))>>::take(from)?.into_iter().map(each).collect();
+        let moved = Parcel::take(from)?;
         let guard = match bool::take(from)? {
             true => {
                 let (best, rates): (_, Vec<f64>) = Parcel::take(from)?;
@@ -185,7 +203,7 @@ impl Parcel for Snapshot {
             }
             false => None,
         };
-        Some(Self { identity, iteration, numbers, moments, guard })
+        Some(Self { identity, iteration, numbers, moments, moved, guard })
     }
 }
 

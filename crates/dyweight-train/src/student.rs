@@ -1,6 +1,7 @@
 //! The student on a batch: its endpoint, its loss, and the gradient of the loss in every parameter.
 
 use super::objective::Loss;
+use super::stepwise::Stepwise;
 use crate::comm::{Parcel, Reader};
 use crate::learnable::{Learnable, coeffs};
 use dyweight_core::denoiser::Differentiable;
@@ -20,6 +21,10 @@ pub struct Student {
     pub loss: Loss,
     /// What a recording keeps.
     pub memory: Memory,
+    /// How it is trained step by step, if it is. Validation then looks at the end alone.
+    pub stepwise: Option<Stepwise>,
+    /// The weight of the end beside the teacher's nearest states, where those are compared.
+    pub near: Option<f64>,
 }
 
 /// Losses and gradients, per sample.
@@ -29,12 +34,15 @@ pub struct Gradient {
     pub losses: Vec<f64>,
     /// `[parameter][sample]`.
     pub gradients: Vec<Vec<f64>>,
+    /// Derivative of each sample's loss in its noise, one behind the other; empty unless it was asked for.
+    pub noise: Vec<f64>,
 }
 
 impl Gradient {
     /// Appends the samples of another part of the batch.
     pub fn append(&mut self, other: Gradient) {
         self.losses.extend(other.losses);
+        self.noise.extend(other.noise);
         if self.gradients.is_empty() {
             self.gradients = other.gradients;
         } else {
@@ -58,16 +66,17 @@ impl Parcel for Gradient {
     fn put(&self, out: &mut Vec<u8>) {
         self.losses.put(out);
         self.gradients.put(out);
+        self.noise.put(out);
     }
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
-        Some(Self { losses: Parcel::take(from)?, gradients: Parcel::take(from)? })
+        Some(Self { losses: Parcel::take(from)?, gradients: Parcel::take(from)?, noise: Parcel::take(from)? })
     }
 }
 
 impl Student {
     /// Losses of a batch under a solver of some numbers. `targets` holds one batch per supervised state: the endpoint last, before it, with path supervision,
-    /// the states after steps 1 … S−1.
+    /// the states after steps 1 … S−1, or all states of the teacher but the first.
     pub fn losses(
         &self,
         model: &dyn Differentiable,
@@ -76,50 +85,52 @@ impl Student {
         targets: &[Tensor],
     ) -> Result<Vec<f64>> {
         let mut trail = Trail::sampling(model).analytic_first(self.frame.afs);
-        let states = self.states(&mut trail, solver, noise, false)?;
-        let mut total = vec![0.0; noise.samples()];
-        for (loss, state, target) in self.supervised(&states, targets) {
-            add(&mut total, &loss.values(state.tensor(), target)?);
+        let noise = trail.start(noise.clone());
+        let states = self.states(&mut trail, solver, &noise, false)?;
+        let mut total = vec![0.0; noise.tensor().samples()];
+        for Term { weight, loss, state, target } in self.supervised(solver, &states, targets) {
+            add(&mut total, weight, &loss.values(state.tensor(), target)?);
         }
         Ok(total)
     }
 
-    /// Losses of a batch and their derivatives.
+    /// Losses of a batch and their derivatives, in the noise too if it is to move.
     pub fn gradient(
         &self,
         model: &dyn Differentiable,
         solver: (&dyn Learnable, &[f64]),
-        noise: &Tensor,
+        (noise, moves): (&Tensor, bool),
         targets: &[Tensor],
     ) -> Result<Gradient> {
         let mut trail = Trail::recording(model, self.memory).analytic_first(self.frame.afs);
-        let states = self.states(&mut trail, solver, noise, true)?;
-        let mut losses = vec![0.0; noise.samples()];
+        let noise = if moves { trail.leaf(noise.clone()) } else { trail.start(noise.clone()) };
+        let states = self.states(&mut trail, solver, &noise, true)?;
+        let mut losses = vec![0.0; noise.tensor().samples()];
         let mut cotangents = Vec::new();
-        for (loss, state, target) in self.supervised(&states, targets) {
+        for Term { weight, loss, state, target } in self.supervised(solver, &states, targets) {
             let (values, cotangent) = loss.with_gradient(state.tensor(), target)?;
-            add(&mut losses, &values);
+            add(&mut losses, weight, &values);
+            let cotangent = if weight == 1.0 { cotangent } else { cotangent.map(|v| weight * v) };
             cotangents.push(Cotangent { sample: state.clone(), cotangent });
         }
-        Ok(Gradient { losses, gradients: trail.gradients(cotangents, solver.1.len())?.parameters })
+        let found = trail.gradients(cotangents, solver.1.len())?;
+        let noise = found.leaves.first().map_or_else(Vec::new, |g| g.data().to_vec());
+        Ok(Gradient { losses, gradients: found.parameters, noise })
     }
 
-    /// The states after each step.
+    /// The start, and the states after each step.
     fn states(
         &self,
         trail: &mut Trail<'_>,
         (learnable, numbers): (&dyn Learnable, &[f64]),
-        noise: &Tensor,
+        noise: &Sample,
         record: bool,
     ) -> Result<Vec<Sample>> {
         let built = learnable.build(&coeffs(numbers, record), &self.frame)?;
         let plan = Plan { solver: &*built.solver, times: built.times, afs: self.frame.afs, denoise_to_zero: false };
         let mut states = Vec::new();
-        let noise = trail.start(noise.clone());
-        integrate(trail, &plan, &noise, &mut |state| {
-            if state.index > 0 {
-                states.push(state.x.clone());
-            }
+        integrate(trail, &plan, noise, &mut |state| {
+            states.push(state.x.clone());
             ControlFlow::Continue(())
         })?;
         Ok(states)
@@ -128,16 +139,40 @@ impl Student {
     /// Each supervised state with its loss and target: intermediate states by l2, the endpoint by the loss proper.
     fn supervised<'a>(
         &'a self,
+        (learnable, numbers): (&dyn Learnable, &[f64]),
         states: &'a [Sample],
         targets: &'a [Tensor],
-    ) -> impl Iterator<Item = (&'a Loss, &'a Sample, &'a Tensor)> {
+    ) -> Vec<Term<'a>> {
+        let steps = states.len() - 1;
+        let end = Term { weight: 1.0, loss: &self.loss, state: &states[steps], target: &targets[targets.len() - 1] };
+        let by_l2 = |state: &'a Sample, target: &'a Tensor| Term { weight: 1.0, loss: &Loss::L2, state, target };
+        if let (Some(weight), Some(progress)) = (self.near, learnable.progress(numbers)) {
+            let nearest =
+                |share: &f64| (targets.len() as f64 * share).round_ties_even().clamp(0.0, targets.len() as f64);
+            let target = |share: &f64| match nearest(share) as usize {
+                0 => states[0].tensor(),
+                k => &targets[k - 1],
+            };
+            let path = states[1..].iter().zip(&progress).map(|(state, share)| by_l2(state, target(share)));
+            return path.chain((weight > 0.0).then_some(Term { weight, ..end })).collect();
+        }
+        if self.stepwise.is_some() || targets.len() > steps {
+            return vec![end];
+        }
         let first = states.len() - targets.len();
-        let last = states.len() - 1;
-        let loss = move |i: usize| if i == last { &self.loss } else { &Loss::L2 };
-        (first..states.len()).zip(targets).map(move |(i, target)| (loss(i), &states[i], target))
+        let path = (first..steps).zip(targets).map(|(i, target)| by_l2(&states[i], target));
+        path.chain([end]).collect()
     }
 }
 
-fn add(total: &mut [f64], values: &[f64]) {
-    total.iter_mut().zip(values).for_each(|(t, v)| *t += v);
+/// A state with what it is compared with, and how.
+struct Term<'a> {
+    weight: f64,
+    loss: &'a Loss,
+    state: &'a Sample,
+    target: &'a Tensor,
+}
+
+fn add(total: &mut [f64], weight: f64, values: &[f64]) {
+    total.iter_mut().zip(values).for_each(|(t, v)| *t += weight * v);
 }

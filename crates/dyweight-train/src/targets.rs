@@ -35,7 +35,23 @@ pub enum Supervision {
         /// Teacher steps per student step.
         stride: usize,
     },
+    /// All states, of which the student is compared with the nearest.
+    Near,
 }
+
+impl Supervision {
+    /// Teacher steps between two states that are kept; none if the end alone is.
+    fn stride(self) -> Option<usize> {
+        match self {
+            Supervision::Endpoint => None,
+            Supervision::Path { stride } => Some(stride.max(1)),
+            Supervision::Near => Some(1),
+        }
+    }
+}
+
+/// Whether someone wants the work to end: asked now and then.
+pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A solver with many steps.
 pub struct Teacher {
@@ -59,6 +75,7 @@ pub struct Targets {
     batch: usize,
     directory: Option<PathBuf>,
     comm: Arc<dyn Comm>,
+    stop: Option<Stop>,
     memory: Mutex<BTreeMap<usize, Vec<Tensor>>>,
 }
 
@@ -66,13 +83,23 @@ impl Targets {
     /// Targets of `pairs` by `teacher`, computed `batch` at a time.
     pub fn new(model: Arc<dyn Model>, pairs: Pairs, teacher: Teacher, supervision: Supervision, batch: usize) -> Self {
         let comm = Arc::new(Solo);
-        Self { model, pairs, teacher, supervision, batch, directory: None, comm, memory: Mutex::default() }
+        Self { model, pairs, teacher, supervision, batch, directory: None, comm, stop: None, memory: Mutex::default() }
     }
 
     /// Shares the work with other processes, which have the same targets.
     pub fn shared_by(mut self, comm: Arc<dyn Comm>) -> Self {
         self.comm = comm;
         self
+    }
+
+    /// Gives up with [`Error::Cancelled`] once this is so; of several processes none asks, because all must go on alike.
+    pub fn stopped_by(mut self, stop: Option<Stop>) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.comm.size() == 1 && self.stop.as_ref().is_some_and(|stop| stop())
     }
 
     /// The processes that share the work.
@@ -130,10 +157,14 @@ impl Targets {
         }
         let pairs: Vec<usize> = missing.iter().flat_map(|c| self.pairs_of(*c, range.end)).collect();
         let runs = |mine: Range<usize>| {
-            let runs = pairs[mine].chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1);
+            // As in one process, chunk by chunk.
+            let one_run = |a: &usize, b: &usize| a + 1 == *b && a / CHUNK == b / CHUNK;
+            let runs = pairs[mine].chunk_by(one_run).map(|run| run[0]..run[run.len() - 1] + 1);
             stacked(&runs.map(|run| self.compute(run)).collect::<Result<Vec<_>>>()?)
         };
-        let mut parts = self.comm.spread(0..pairs.len(), runs)?;
+        // A call never spans two chunks, so a chunk that is no whole number of calls is not divided.
+        let batch = if CHUNK.is_multiple_of(self.batch) { self.batch } else { CHUNK };
+        let mut parts = self.comm.spread(0..pairs.len(), unit(&*self.model, batch), runs)?;
         parts.retain(|states| !states.is_empty());
         let states = stacked(&parts)?;
         let mut first = 0;
@@ -219,14 +250,14 @@ impl Targets {
         let steps = teacher.grid.steps();
         let mut states = Vec::new();
         let outcome = sample(&*denoiser, &plan, &noise, &mut |state| {
-            if let Supervision::Path { stride } = self.supervision
+            if let Some(stride) = self.supervision.stride()
                 && state.index > 0
                 && state.index < steps
                 && state.index % stride == 0
             {
                 states.push(state.x.tensor().clone());
             }
-            ControlFlow::Continue(())
+            if self.is_stopped() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
         })?;
         states.push(outcome.samples);
         Ok(states)
@@ -245,11 +276,8 @@ impl Targets {
 
     /// How many states of the teacher are supervised.
     fn states(&self) -> usize {
-        match self.supervision {
-            Supervision::Endpoint => 1,
-            // Every stride-th state before the end, and the end.
-            Supervision::Path { stride } => self.teacher.grid.steps().saturating_sub(1) / stride.max(1) + 1,
-        }
+        // Every stride-th state before the end, and the end.
+        self.supervision.stride().map_or(1, |stride| self.teacher.grid.steps().saturating_sub(1) / stride + 1)
     }
 
     fn write(&self, chunk: usize, states: &[Tensor]) -> Result<()> {
@@ -286,6 +314,11 @@ fn digest<'b>(parts: impl Iterator<Item = &'b [u8]>) -> String {
     parts.fold(Fingerprint::default(), |mut hash, part| hash.add(part).clone()).text()
 }
 
+/// The samples of which a process takes all or none, when calls are of `batch` samples.
+pub fn unit(model: &dyn Model, batch: usize) -> usize {
+    if model.is_exact_in_batches() { 1 } else { batch }
+}
+
 /// Runs `f` over parts of a range: one after the other for a model that fills the machine itself, side by side for one that
 /// does not. Results are in order, and samples are independent, so the split changes nothing.
 pub fn in_parts<T: Send>(
@@ -294,12 +327,24 @@ pub fn in_parts<T: Send>(
     batch: usize,
     f: impl Fn(Range<usize>) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
+    each(model, &mut cut(model, range, batch), |part| f(part.clone()))
+}
+
+/// The parts of a range.
+pub(crate) fn cut(model: &dyn Model, range: Range<usize>, batch: usize) -> Vec<Range<usize>> {
     let threads = rayon::current_num_threads();
     let size = if model.is_light() { range.len().div_ceil(threads).min(batch) } else { batch }.max(1);
-    let part = |start: usize| start..(start + size).min(range.end);
-    let starts: Vec<usize> = range.clone().step_by(size).collect();
-    if model.is_light() && starts.len() > 1 {
-        return starts.into_par_iter().map(|s| f(part(s))).collect();
+    range.clone().step_by(size).map(|start| start..(start + size).min(range.end)).collect()
+}
+
+/// Runs `f` on every part.
+pub(crate) fn each<P: Send, T: Send>(
+    model: &dyn Model,
+    parts: &mut [P],
+    f: impl Fn(&mut P) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    if model.is_light() && parts.len() > 1 {
+        return parts.into_par_iter().map(&f).collect();
     }
-    starts.into_iter().map(|s| f(part(s))).collect()
+    parts.iter_mut().map(f).collect()
 }

@@ -14,6 +14,8 @@ pub struct Trace {
     /// Before the first iteration, and after each.
     numbers: Vec<Vec<Shown>>,
     gradients: Vec<Vec<Shown>>,
+    /// Records of an iteration, where there is one for every solver step; the start is then left out.
+    steps: Option<usize>,
 }
 
 impl Trace {
@@ -24,8 +26,19 @@ impl Trace {
 
     /// Notes an iteration and the numbers after it.
     pub fn add(&mut self, iteration: &Iteration, run: &Training) {
-        self.losses.push(iteration.loss);
         self.rates.push(iteration.rate);
+        if !iteration.steps.is_empty() {
+            if self.steps.is_none() {
+                self.numbers.clear();
+            }
+            self.steps = Some(iteration.steps.len());
+            for (loss, numbers) in &iteration.steps {
+                self.losses.push(*loss);
+                self.numbers.push(run.learnable().shown(numbers));
+            }
+            return;
+        }
+        self.losses.push(iteration.loss);
         self.gradients.push(run.learnable().shown_gradient(&iteration.gradient));
         self.numbers.push(run.learnable().shown(&run.numbers));
     }
@@ -38,14 +51,15 @@ impl Trace {
             file.tensors.insert(name, stored);
             Ok(())
         };
+        let leading = |records: usize| self.steps.map_or(vec![records], |steps| vec![records / steps, steps]);
         for (prefix, list) in [("", &self.numbers), ("grad_", &self.gradients)] {
             let Some(first) = list.first() else { continue };
             for (k, Shown { name, shape, .. }) in first.iter().enumerate() {
                 let values: Vec<f64> = list.iter().flat_map(|shown| shown[k].values.iter().copied()).collect();
-                put(format!("{prefix}{name}"), &[&[list.len()], &shape[..]].concat(), &values)?;
+                put(format!("{prefix}{name}"), &[&leading(list.len())[..], &shape[..]].concat(), &values)?;
             }
         }
-        put("loss".into(), &[self.losses.len()], &self.losses)?;
+        put("loss".into(), &leading(self.losses.len()), &self.losses)?;
         put("lr".into(), &[self.rates.len()], &self.rates)?;
         file.write(path)
     }

@@ -4,12 +4,15 @@ use super::guard::{Guard, Judgement};
 use super::learnable::Learnable;
 use super::optimiser::{Moments, clip};
 use super::recipe::Recipe;
+use super::relax::{self, Moved, Relaxation};
+use super::stepwise::{Stepwise, Stride, Walk, tame};
 use super::student::{Gradient, Student};
-use super::targets::{Targets, in_parts};
-use crate::comm::Comm;
-use dyweight_core::denoiser::Model;
+use super::targets::{Targets, cut, each, in_parts, unit};
+use crate::comm::{Comm, Parcel};
+use dyweight_core::denoiser::{Differentiable, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::learned::Frame;
+use dyweight_core::tensor::Tensor;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,6 +31,8 @@ pub struct Iteration {
     pub norm: f64,
     /// The validation after it, where there was one.
     pub validation: Option<Validation>,
+    /// Loss and numbers after every solver step, where training goes step by step.
+    pub steps: Vec<(f64, Vec<f64>)>,
 }
 
 /// A validation.
@@ -62,6 +67,8 @@ pub struct Training {
     pub numbers: Vec<f64>,
     /// What the optimiser remembers of each block.
     pub moments: Vec<Moments>,
+    /// Noise that has moved, where the objective is relaxed.
+    pub moved: Option<Moved>,
     /// Iterations made.
     pub iteration: usize,
     /// Validation's memory; none in a plain run.
@@ -100,9 +107,15 @@ impl Training {
             recipe,
             numbers: start,
             moments,
+            moved: None,
             iteration: 0,
             guard: None,
         };
+        if let Some(Relaxation { pairs, step, .. }) = run.recipe.relax {
+            let training = run.training.pairs().latents(0..pairs)?;
+            let validation = run.validation.pairs().latents(0..run.recipe.validation_pairs)?;
+            run.moved = Some(Moved { training, validation, step });
+        }
         if run.recipe.validate_every.is_some() {
             let loss = run.validation_loss(&*run.learnable, &run.numbers)?;
             // Nothing can be judged against a start without a loss.
@@ -146,23 +159,46 @@ impl Training {
     /// Mean validation loss of any solver on any frame.
     pub fn validation_loss_on(&self, frame: &Frame, learnable: &dyn Learnable, numbers: &[f64]) -> Result<f64> {
         let student = Student { frame: frame.clone(), ..self.student.clone() };
-        let part = |range: Range<usize>| {
-            let noise = self.validation.pairs().latents(range.clone())?;
-            let model = self.model.denoiser(&self.validation.pairs().condition(range.clone()))?;
-            student.losses(&*model, (learnable, numbers), &noise, &self.validation.of(range)?)
-        };
         let all = 0..self.recipe.validation_pairs;
-        // Targets first: they are computed in chunks of their own and must not be raced for.
-        self.validation.prepare(all.clone())?;
-        let share = |mine| Ok(in_parts(&*self.model, mine, self.recipe.micro_batch, part)?.concat());
-        let losses: Vec<f64> = self.comm().spread(all, share)?.concat();
+        let losses =
+            self.losses(&self.validation, all, self.moved.as_ref().map(|m| &m.validation), |model, noise, y| {
+                student.losses(model, (learnable, numbers), noise, y)
+            })?;
         Ok(losses.iter().sum::<f64>() / losses.len() as f64)
+    }
+
+    /// Something of every sample of some pairs, whose noise is `noise` or their own.
+    fn losses<T: Send + Clone + Parcel>(
+        &self,
+        targets: &Targets,
+        pairs: Range<usize>,
+        noise: Option<&Tensor>,
+        of: impl Fn(&dyn Differentiable, &Tensor, &[Tensor]) -> Result<Vec<T>> + Sync,
+    ) -> Result<Vec<T>> {
+        let first = pairs.start;
+        let part = |range: Range<usize>| {
+            let noise = match noise {
+                Some(noise) => noise.slice(range.start - first..range.end - first),
+                None => targets.pairs().latents(range.clone())?,
+            };
+            let model = self.model.denoiser(&targets.pairs().condition(range.clone()))?;
+            of(&*model, &noise, &targets.of(range)?)
+        };
+        // Targets first: they are computed in chunks of their own and must not be raced for.
+        targets.prepare(pairs.clone())?;
+        let share = |mine| Ok(in_parts(&*self.model, mine, self.recipe.micro_batch, part)?.concat());
+        Ok(self.comm().spread(pairs, unit(&*self.model, self.recipe.micro_batch), share)?.concat())
     }
 
     /// One iteration.
     pub fn advance(&mut self) -> Result<Iteration> {
         let index = self.iteration;
-        let batch = self.batch_gradient(index);
+        if let Some(stepwise) = self.student.stepwise {
+            return self.advance_by_steps(index, stepwise);
+        }
+        let pairs = self.recipe.pairs_of(index);
+        let noise = self.moved.as_ref().map(|m| m.training.slice(pairs.clone()));
+        let batch = self.gradients(&self.training, pairs.clone(), noise.as_ref());
         self.iteration += 1;
         let batch = match batch {
             Ok(batch) if batch.loss().is_finite() => batch,
@@ -182,7 +218,66 @@ impl Training {
         let rate = self.rate(index);
         let norm = self.update(index, &gradient);
         let validation = self.validate_if_due()?;
-        Ok(Iteration { index, loss: batch.loss(), rate, gradient, norm, validation })
+        if let Some(relaxation) = self.recipe.relax {
+            self.move_noise(index, &relaxation, (pairs, &batch))?;
+        }
+        Ok(Iteration { index, loss: batch.loss(), rate, gradient, norm, validation, steps: Vec::new() })
+    }
+
+    /// One iteration, with an update for every solver step.
+    fn advance_by_steps(&mut self, index: usize, stepwise: Stepwise) -> Result<Iteration> {
+        let before = (self.numbers.clone(), self.moments.clone());
+        let walked = self.walk(index, stepwise);
+        self.iteration += 1;
+        match walked {
+            Ok(walked) => {
+                let validation = self.validate_if_due()?;
+                Ok(Iteration { validation, ..walked })
+            }
+            Err(Error::Diverged { .. } | Error::BadValue { .. } | Error::TrainingLost { .. })
+                if self.guard.is_some() =>
+            {
+                (self.numbers, self.moments) = before;
+                Ok(self.lost(index))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn walk(&mut self, index: usize, stepwise: Stepwise) -> Result<Iteration> {
+        let pairs = self.recipe.pairs_of(index);
+        self.training.prepare(pairs.clone())?;
+        let (model, training, comm) = (self.model.clone(), self.training.clone(), self.comm().clone());
+        let (student, learnable) = (self.student.clone(), self.learnable.clone());
+        let parts = cut(&*model, comm.share(&pairs, 1), self.recipe.micro_batch);
+        let bound =
+            parts.iter().map(|p| model.denoiser(&training.pairs().condition(p.clone()))).collect::<Result<Vec<_>>>()?;
+        let mut walks = Vec::new();
+        for (denoiser, part) in bound.iter().zip(&parts) {
+            let noise = training.pairs().latents(part.clone())?;
+            walks.push(Walk::begin(&**denoiser, student.frame.afs, noise, training.of(part.clone())?));
+        }
+        let (mut steps, mut norm, mut gradient) = (Vec::new(), 0.0, Vec::new());
+        let rate = self.rate(index);
+        for step in 0..student.frame.grid.steps() {
+            let stride = Stride { student: &student, learnable: &*learnable, numbers: &self.numbers, stepwise, step };
+            let mut batch = Gradient::default();
+            let gathered = comm.all(|| {
+                let mut own = Gradient::default();
+                each(&*model, &mut walks, |walk| walk.step(&stride))?.into_iter().for_each(|g| own.append(g));
+                Ok(own)
+            })?;
+            gathered.into_iter().for_each(|g| batch.append(g));
+            finite("the loss", index, &[batch.loss()])?;
+            if !batch.gradients.is_empty() {
+                gradient = tame(&batch);
+                norm = self.update(index, &gradient);
+                finite("the numbers", index, &self.numbers)?;
+            }
+            steps.push((batch.loss(), self.numbers.clone()));
+        }
+        let loss = steps.last().map_or(f64::NAN, |(loss, _)| *loss);
+        Ok(Iteration { index, loss, rate, gradient, norm, validation: None, steps })
     }
 
     /// The rate of an iteration's first group.
@@ -219,28 +314,54 @@ impl Training {
         largest
     }
 
-    fn batch_gradient(&self, index: usize) -> Result<Gradient> {
-        let pairs = index * self.recipe.pairs..(index + 1) * self.recipe.pairs;
-        self.training.prepare(pairs.clone())?;
+    /// Losses and gradients of some pairs, in their noise too where it is given.
+    fn gradients(&self, targets: &Targets, pairs: Range<usize>, noise: Option<&Tensor>) -> Result<Gradient> {
+        let parts = self.losses(targets, pairs, noise, |model, own, y| {
+            let solver = (&*self.learnable, &self.numbers[..]);
+            Ok(vec![self.student.gradient(model, solver, (own, noise.is_some()), y)?])
+        })?;
         let mut all = Gradient::default();
-        self.comm().spread(pairs, |mine| self.gradient_of(mine))?.into_iter().for_each(|g| all.append(g));
+        parts.into_iter().for_each(|g| all.append(g));
         Ok(all)
     }
 
-    /// Losses and gradients of some pairs.
-    fn gradient_of(&self, pairs: Range<usize>) -> Result<Gradient> {
-        let targets = self.training.of(pairs.clone())?;
-        let first = pairs.start;
-        let part = |range: Range<usize>| {
-            let noise = self.training.pairs().latents(range.clone())?;
-            let model = self.model.denoiser(&self.training.pairs().condition(range.clone()))?;
-            let inside = range.start - first..range.end - first;
-            let targets: Vec<_> = targets.iter().map(|t| t.slice(inside.clone())).collect();
-            self.student.gradient(&*model, (&*self.learnable, &self.numbers), &noise, &targets)
-        };
-        let mut all = Gradient::default();
-        in_parts(&*self.model, pairs, self.recipe.micro_batch, part)?.into_iter().for_each(|g| all.append(g));
-        Ok(all)
+    /// Moves the noise of a batch that was visited and, at the end of a round, of the validation pairs.
+    fn move_noise(&mut self, index: usize, relaxation: &Relaxation, visited: (Range<usize>, &Gradient)) -> Result<()> {
+        let Some(mut moved) = self.moved.take() else { return Ok(()) };
+        let (pairs, batch) = visited;
+        let how = (moved.step, relaxation.radius);
+        let mut now = moved.training.slice(pairs.clone());
+        self.try_noise(&self.training, pairs.clone(), &mut now, (batch, how))?;
+        moved.training.replace(pairs.start, &now);
+        if relaxation.ends_round(index, self.recipe.pairs) {
+            let mut kept = 0;
+            let all = self.recipe.validation_pairs;
+            for start in (0..all).step_by(self.recipe.pairs) {
+                let pairs = start..(start + self.recipe.pairs).min(all);
+                let mut now = moved.validation.slice(pairs.clone());
+                let batch = self.gradients(&self.validation, pairs.clone(), Some(&now))?;
+                kept += self.try_noise(&self.validation, pairs.clone(), &mut now, (&batch, how))?;
+                moved.validation.replace(start, &now);
+            }
+            moved.step *= if kept == 0 { 0.5 } else { 1.0 };
+        }
+        self.moved = Some(moved);
+        Ok(())
+    }
+
+    /// Takes the trial noise of a batch where its loss is lower; how many samples did.
+    fn try_noise(
+        &self,
+        targets: &Targets,
+        pairs: Range<usize>,
+        now: &mut Tensor,
+        (batch, how): (&Gradient, (f64, f64)),
+    ) -> Result<usize> {
+        let trial = relax::trial(now, &targets.pairs().latents(pairs.clone())?, batch, how);
+        let after = self.losses(targets, pairs, Some(&trial), |model, noise, y| {
+            self.student.losses(model, (&*self.learnable, &self.numbers), noise, y)
+        })?;
+        Ok(relax::keep(now, &trial, &batch.losses, &after))
     }
 
     /// The numbers were lost in this iteration: back to the best. It counts as a validation that failed.
@@ -252,7 +373,7 @@ impl Training {
         self.roll_back();
         let validation = Some(Validation { loss: f64::INFINITY, event: Event::RolledBack });
         let gradient = vec![f64::NAN; self.numbers.len()];
-        Iteration { index, loss: f64::NAN, rate, gradient, norm: f64::NAN, validation }
+        Iteration { index, loss: f64::NAN, rate, gradient, norm: f64::NAN, validation, steps: Vec::new() }
     }
 
     fn validate_if_due(&mut self) -> Result<Option<Validation>> {

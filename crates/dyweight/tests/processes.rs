@@ -4,7 +4,7 @@
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::Rng;
 use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
-use dyweight::study::contest::{Contestant, Entry, Experiment, Judging, Subject, Watch, run};
+use dyweight::study::contest::{Contestant, Entry, Experiment, Judging, Piece, Subject, Watch, run};
 use dyweight::train::TrainSpec;
 use dyweight::train::comm::{Comm, Solo};
 use dyweight::train::{Course, Files, Loss};
@@ -30,25 +30,26 @@ impl Comm for Thread {
         self.places.len()
     }
 
-    fn gather(&self, mine: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let all = self.all_gather(mine);
-        (self.rank == 0).then_some(all)
+    fn gather(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        let all = self.all_gather(mine)?;
+        Ok((self.rank == 0).then_some(all))
     }
 
-    fn all_gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         *self.places[self.rank].lock().unwrap() = mine.to_vec();
         self.meeting.wait();
         let all = self.places.iter().map(|place| place.lock().unwrap().clone()).collect();
         self.meeting.wait();
-        all
+        Ok(all)
     }
 
-    fn broadcast(&self, mine: &[u8]) -> Vec<u8> {
-        self.all_gather(mine).swap_remove(0)
+    fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>> {
+        Ok(self.all_gather(mine)?.swap_remove(0))
     }
 
-    fn barrier(&self) {
+    fn barrier(&self) -> Result<()> {
         self.meeting.wait();
+        Ok(())
     }
 
     fn abort(&self, code: i32) -> ! {
@@ -89,15 +90,15 @@ fn shares_are_contiguous_complete_and_even() {
 #[test]
 fn results_come_in_order_and_failures_of_the_work_to_everyone() {
     for size in [1, 2, 5] {
-        for all in together(size, |comm| comm.spread(0..13, |mine| Ok(mine.map(|i| i as f64).collect::<Vec<_>>()))) {
+        for all in together(size, |comm| comm.spread(0..13, 2, |mine| Ok(mine.map(|i| i as f64).collect::<Vec<_>>()))) {
             assert_eq!(all.unwrap().concat(), (0..13).map(f64::from).collect::<Vec<_>>());
         }
         let parts = together(size, |comm| comm.collect(|| Ok(comm.rank())).unwrap());
         assert_eq!(parts[0], (0..size).collect::<Vec<_>>());
         assert!(parts[1..].iter().all(Vec::is_empty));
         let last = size - 1;
-        assert_eq!(together(size, |comm| comm.any(comm.rank() == last)), vec![true; size]);
-        assert_eq!(together(size, |comm| comm.any(false)), vec![false; size]);
+        assert_eq!(together(size, |comm| comm.any(comm.rank() == last).unwrap()), vec![true; size]);
+        assert_eq!(together(size, |comm| comm.any(false).unwrap()), vec![false; size]);
         let said = together(size, |comm| comm.from_first(|| Ok(format!("from {}", comm.rank()))).unwrap());
         assert_eq!(said, vec!["from 0"; size]);
         // In the same words as in one process, whatever it is about.
@@ -228,7 +229,7 @@ fn alone_comm() -> Arc<dyn Comm> {
 struct Blind;
 
 impl Watch for Blind {
-    fn begin(&mut self, _: &str, _: usize, _: usize, _: usize) {}
+    fn begin(&mut self, _: &Piece<'_>) {}
 
     fn advance(&mut self, _: usize) -> ControlFlow<Error> {
         ControlFlow::Continue(())
@@ -255,8 +256,16 @@ fn an_experiment_leaves_the_same_records_for_any_number_of_processes() {
         ];
         let (teacher, schedule) = (SolverSpec::named("ipndm"), ScheduleSpec::default());
         let seeds = Seeds::parse("0-50").unwrap();
-        let judging =
-            Judging { seeds, rng: Rng::Native, teacher, teacher_nfe: Some(12), schedule, reference: None, batch: 8 };
+        let judging = Judging {
+            seeds,
+            rng: Rng::Native,
+            teacher,
+            teacher_nfe: Some(12),
+            schedule,
+            reference: None,
+            scorers: Vec::new(),
+            batch: 8,
+        };
         Experiment { name: "test".into(), subjects: vec![subject], entries, judging }
     };
     let alone = Place::new("experiment");

@@ -1,16 +1,19 @@
 //! Arguments that several commands share. They are read as text and turned into the library's specs here, and nowhere else.
 
+use crate::ui;
 use clap::Args;
 use dyweight::files::NamedPath;
-use dyweight::models::{FeatureSpec, LoadedModel, ModelSpec};
+use dyweight::models::{FeatureSpec, LoadedModel, ModelSpec, ScoreKind, Scorer, ScorerSpec};
 use dyweight::solver::{LowerOrderFinal, Predict, Variant};
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
 use dyweight::study::{FeatureReference, reference};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Which model.
 #[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Model")]
 pub struct ModelArgs {
     /// Built-in name (see 'dyweight list models'), file or diffusers folder
     #[arg(long, value_name = "NAME|FILE|DIR")]
@@ -19,7 +22,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1)]
     pub shape: Option<Vec<usize>>,
     /// Configuration of a weights file that carries none
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "model-config", alias = "config", value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
     #[arg(long, value_name = "NAME")]
@@ -41,7 +44,7 @@ pub struct ModelArgs {
 impl ModelArgs {
     /// The files the model may be made of.
     pub fn files(&self) -> Vec<NamedPath<'_>> {
-        let config = self.config.as_deref().map(|path| ("--config", path));
+        let config = self.config.as_deref().map(|path| ("--model-config", path));
         std::iter::once(("--model", Path::new(&self.model))).chain(config).collect()
     }
 
@@ -75,6 +78,19 @@ fn sample_shape(given: &[usize]) -> Result<[usize; 3]> {
             })
         }
     }
+}
+
+/// Opens a model, and tells who wants to know what it is.
+pub fn opened(spec: &ModelSpec) -> Result<LoadedModel> {
+    let started = std::time::Instant::now();
+    let model = spec.build()?;
+    ui::detail(|| {
+        let ([c, h, w], (low, high)) = (model.model.shape(), model.model.sigma_range());
+        let (name, sha256) = (&model.name, &model.sha256[..model.sha256.len().min(16)]);
+        let seconds = ui::duration(started.elapsed().as_secs_f64());
+        format!("model {name}: {c}x{h}x{w}, levels {low} to {high}, sha256 {sha256}…, opened in {seconds}")
+    });
+    Ok(model)
 }
 
 /// Which grid rule.
@@ -243,6 +259,65 @@ impl ReferenceArgs {
     /// The reference for a model, if it has one.
     pub fn open(&self, model: &LoadedModel) -> Result<Option<FeatureReference>> {
         reference(model, self.reference.as_deref(), &self.features.spec())
+    }
+}
+
+/// Scores of images and their prompts, by the weights of their networks.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Scores of prompts")]
+pub struct ScorerArgs {
+    /// CLIP score with this model: a file or a folder, its tokenizer beside it
+    #[arg(long, value_name = "FILE|DIR", requires = "prompts")]
+    pub clip: Option<PathBuf>,
+    /// HPSv2 score with these weights, a tokenizer beside them
+    #[arg(long, value_name = "FILE|DIR", requires = "prompts")]
+    pub hps: Option<PathBuf>,
+    /// ImageReward with these weights, vocab.txt beside them
+    #[arg(long, value_name = "FILE|DIR", requires = "prompts")]
+    pub image_reward: Option<PathBuf>,
+    /// Where the tokenizer of CLIP and HPSv2 is [beside the weights]
+    #[arg(long, value_name = "DIR|FILE", requires = "prompts")]
+    pub score_tokenizer: Option<PathBuf>,
+    /// Where ImageReward's vocab.txt is [beside the weights]
+    #[arg(long, value_name = "DIR|FILE", requires = "image_reward")]
+    pub reward_tokenizer: Option<PathBuf>,
+}
+
+impl ScorerArgs {
+    fn given(&self) -> impl Iterator<Item = (ScoreKind, &PathBuf)> {
+        let weights = [&self.clip, &self.hps, &self.image_reward];
+        ScoreKind::ALL.into_iter().zip(weights).filter_map(|(kind, weights)| Some((kind, weights.as_ref()?)))
+    }
+
+    /// The files they may be made of.
+    pub fn files(&self) -> Vec<NamedPath<'_>> {
+        let flags = |kind| match kind {
+            ScoreKind::Clip => "--clip",
+            ScoreKind::Hps => "--hps",
+            ScoreKind::ImageReward => "--image-reward",
+        };
+        self.given().map(|(kind, path)| (flags(kind), path.as_path())).collect()
+    }
+
+    /// Opens those that were asked for.
+    pub fn open(&self) -> Result<Vec<Arc<Scorer>>> {
+        let open = |(kind, weights): (ScoreKind, &PathBuf)| {
+            let tokenizer = match kind {
+                ScoreKind::ImageReward => self.reward_tokenizer.clone(),
+                _ => self.score_tokenizer.clone(),
+            };
+            ScorerSpec { tokenizer, ..ScorerSpec::new(kind, weights) }.build().map(Arc::new)
+        };
+        self.given().map(open).collect()
+    }
+}
+
+/// Whether calls that could be made side by side are counted once.
+pub fn counts_once(word: &str) -> Result<bool> {
+    match word {
+        "each" => Ok(false),
+        "once" => Ok(true),
+        other => Err(unknown("count", other, &["each", "once"])),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `dyweight compare`.
 
-use crate::args::{ModelArgs, ReferenceArgs, ScheduleArgs, check_batch, unknown};
-use crate::contest::{self, OutputArgs};
+use crate::args::{ModelArgs, ReferenceArgs, ScheduleArgs, ScorerArgs, check_batch, counts_once, opened, unknown};
+use crate::contest::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
@@ -10,8 +10,8 @@ use dyweight::spec::budget::check_steps;
 use dyweight::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight::study::compare::{Field, page};
 use dyweight::study::contest::{Experiment, Judging, Subject, View};
-use dyweight::train::Prompts;
 use dyweight::train::comm::Comm;
+use dyweight::train::{Prompts, TrainSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,28 +24,31 @@ pub struct CompareArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 1)]
     solvers: Vec<String>,
     /// Learned solvers: files and preset:NAME; may be given several times
-    #[arg(long, value_name = "FILE|preset:NAME", value_delimiter = ',', num_args = 1)]
-    solver_file: Vec<String>,
+    #[arg(long = "weights", alias = "solver-file", value_name = "FILE|PRESET", value_delimiter = ',', num_args = 1)]
+    weights: Vec<String>,
     /// Network calls [those of the solver files, else 3,5,7,9]
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', num_args = 1)]
     nfe: Vec<usize>,
+    /// How calls that could be made side by side, as epd's, are counted: each, or once as its authors do
+    #[arg(long, value_name = "each|once", default_value = "each")]
+    count_parallel: String,
     /// Analytical first step for solvers that say nothing about it
-    #[arg(long)]
+    #[arg(long, help_heading = "Solvers")]
     afs: bool,
     /// Leave out solvers at budgets they cannot make instead of refusing them
-    #[arg(long)]
+    #[arg(long, help_heading = "Solvers")]
     skip_impossible: bool,
     /// One class [drawn for each seed, where the model has classes]
-    #[arg(long)]
+    #[arg(long, help_heading = "Conditions")]
     class: Option<usize>,
     /// File of prompts, one per line; sample i shows line i, beginning again after the last
-    #[arg(long, value_name = "FILE", conflicts_with = "class")]
+    #[arg(long, value_name = "FILE", conflicts_with = "class", help_heading = "Conditions")]
     prompts: Option<PathBuf>,
     /// What guidance leads away from [the empty text]
-    #[arg(long, value_name = "TEXT", requires = "prompts")]
+    #[arg(long, value_name = "TEXT", requires = "prompts", help_heading = "Conditions")]
     negative: Option<String>,
     /// Classifier-free guidance; every evaluation then costs two calls
-    #[arg(long, value_name = "SCALE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SCALE", allow_negative_numbers = true, help_heading = "Conditions")]
     guidance: Option<f64>,
     #[command(flatten)]
     schedule: ScheduleArgs,
@@ -68,7 +71,14 @@ pub struct CompareArgs {
     #[arg(long, default_value_t = 64, help_heading = "Judging")]
     batch: usize,
     #[command(flatten)]
+    train_seeds: TrainSeedsArgs,
+    /// Iterations of each training [625; 1500 for a closed form]
+    #[arg(long, requires = "train_seeds", help_heading = "Training")]
+    iters: Option<usize>,
+    #[command(flatten)]
     reference: ReferenceArgs,
+    #[command(flatten)]
+    scorers: ScorerArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -78,7 +88,8 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     ui::set_threads(args.output.threads, &**comm)?;
     let mut inputs = args.model.files();
     inputs.extend(args.reference.files());
-    inputs.extend(args.solver_file.iter().map(|file| ("--solver-file", Path::new(file))));
+    inputs.extend(args.scorers.files());
+    inputs.extend(args.weights.iter().map(|file| ("--weights", Path::new(file))));
     let out = args.output.directory_apart_from("comparison", &inputs)?;
     let seeds = Seeds::parse(&args.seeds)?;
     contest::check_count(&seeds)?;
@@ -87,21 +98,26 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         "torch" => Rng::Torch,
         other => return Err(unknown("noise stream", other, &["native", "torch"])),
     };
-    let model = Arc::new(args.model.spec(None)?.build()?);
+    let model = Arc::new(opened(&args.model.spec(None)?)?);
     let reference = args.reference.open(&model)?;
     let lines = args.prompts.as_deref().map(Prompts::lines).transpose()?;
     let prompts = lines.map(|lines| Prompts::new(lines, args.negative.clone(), &*model.model)).transpose()?;
     let prompts = prompts.map(Arc::new);
     let subject = Subject { class: args.class, prompts, guidance: args.guidance, ..Subject::new(model) };
     subject.check()?;
-    let budgets = if args.nfe.is_empty() && args.solver_file.is_empty() { vec![3, 5, 7, 9] } else { args.nfe.clone() };
+    let budgets = if args.nfe.is_empty() && args.weights.is_empty() { vec![3, 5, 7, 9] } else { args.nfe.clone() };
+    let train_seeds = args.train_seeds.seeds()?;
+    let spec = TrainSpec { iters: args.iters, class: args.class, guidance: args.guidance, ..TrainSpec::default() };
+    let train = (!train_seeds.is_empty()).then_some(spec);
     let field = Field {
         solvers: args.solvers.clone(),
-        files: args.solver_file.clone(),
+        files: args.weights.clone(),
         budgets,
         schedule: args.schedule.spec(),
         afs: args.afs,
+        once: counts_once(&args.count_parallel)?,
         skip_impossible: args.skip_impossible,
+        train,
     };
     let entries = field.entries(&subject)?;
     args.teacher_nfe.map_or(Ok(()), |nfe| check_steps("teacher-nfe", nfe))?;
@@ -113,11 +129,14 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         teacher_nfe: args.teacher_nfe,
         schedule: ScheduleSpec::default(),
         reference,
+        scorers: args.scorers.open()?,
         batch,
     };
+    judging.check(&subject)?;
     let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };
+    let experiment = if train_seeds.is_empty() { experiment } else { experiment.with_train_seeds(&train_seeds) };
     let Some(results) = contest::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
-    let page = page(&view, contest::command_line(), args.output.shows_times())?;
+    let page = page(&view, contest::repeat(&args.output))?;
     contest::report(&view, &page, &[], &out, &args.output)
 }

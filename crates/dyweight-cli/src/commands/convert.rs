@@ -6,11 +6,11 @@ use crate::ui;
 use clap::Args;
 use dyweight::error::shown;
 use dyweight::files::Malformed;
-use dyweight::files::{Format, Presets, SharedBytes, atomic, read_data, sniff};
+use dyweight::files::{Format, SharedBytes, atomic, read_data, sniff};
 use dyweight::models::edm::{Blueprint, Config, EdmFile};
 use dyweight::models::inception::InceptionFile;
 use dyweight::solver_file::SolverFile;
-use dyweight::train::learned::{preset, released};
+use dyweight::train::learned::{named_preset, released};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -22,17 +22,17 @@ pub struct ConvertArgs {
     /// The file to write: safetensors for a network, JSON for a solver
     output: PathBuf,
     /// Configuration of a network file that carries none
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "model-config", alias = "config", value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn run(args: &ConvertArgs) -> Result<()> {
-    let config = args.config.iter().map(|path| ("--config", path.as_path()));
+    let config = args.config.iter().map(|path| ("--model-config", path.as_path()));
     let inputs: Vec<_> = std::iter::once(("the input", args.input.as_path())).chain(config).collect();
     prepare(&[("the output", &args.output)], &inputs)?;
     if let Some(name) = args.input.to_str().and_then(|s| s.strip_prefix("preset:")) {
-        return write_solver(args, &preset(Presets::official()?.find(name)?)?);
+        return write_solver(args, &named_preset(name)?);
     }
     let bytes = read_data(&args.input)?;
     let named = |problem| Error::malformed(&args.input, problem);

@@ -1,17 +1,18 @@
 //! `dyweight inspect`.
 
+use super::inspect_latent;
 use crate::files::text;
 use crate::ui;
 use clap::Args;
 use dyweight::files::Malformed;
 use dyweight::files::{
-    Format, NetworkFile, OfficialCoefficients, Presets, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data,
-    sniff,
+    Format, NetworkFile, OfficialCoefficients, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data, sniff,
 };
 use dyweight::models::edm::{Blueprint, Config};
 use dyweight::models::inception::InceptionFile;
+use dyweight::models::latent::RANDOM;
 use dyweight::solver_file::SolverFile;
-use dyweight::train::learned::{preset as released_preset, released};
+use dyweight::train::learned::{named_preset, released};
 use dyweight::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -20,8 +21,21 @@ use std::path::{Path, PathBuf};
 /// What to look into.
 #[derive(Args)]
 pub struct InspectArgs {
-    /// A solver file, preset:NAME, a released coefficient file, or a network checkpoint (.pkl, .safetensors, .pt)
-    file: PathBuf,
+    /// A solver file, preset:NAME, a released coefficient file, a network checkpoint (.pkl, .safetensors, .pt, .ckpt), a diffusers
+    /// folder, or random:NAME
+    pub(super) file: PathBuf,
+    /// Configuration of a weights file that carries none
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Height of the images of a latent diffusion model [as trained]
+    #[arg(long, value_name = "PIXELS")]
+    pub(super) height: Option<usize>,
+    /// Width of the images of a latent diffusion model [as trained]
+    #[arg(long, value_name = "PIXELS")]
+    pub(super) width: Option<usize>,
+    /// Folder with vocab.json and merges.txt, for a text encoder that came without
+    #[arg(long, value_name = "DIR")]
+    pub(super) tokenizer: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -31,11 +45,12 @@ pub struct InspectArgs {
 pub fn run(args: &InspectArgs) -> Result<()> {
     let path = &args.file;
     if let Some(name) = path.to_str().and_then(|name| name.strip_prefix("preset:")) {
-        let preset = Presets::official()?.find(name)?;
-        let file = released_preset(preset)?;
-        let facts =
-            json!({ "file": format!("preset:{}", preset.name), "bytes": file.to_bytes().len(), "format": "a preset" });
+        let file = named_preset(name)?;
+        let facts = json!({ "file": format!("preset:{name}"), "bytes": file.to_bytes().len(), "format": "a preset" });
         return solver(args, facts, file);
+    }
+    if path.is_dir() || path.to_str().is_some_and(|name| name.starts_with("random:")) {
+        return model(args);
     }
     let bytes = read_data(path)?;
     let size = bytes.len();
@@ -51,7 +66,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
             }
             add_inception(&mut facts, path, &file.tensors);
             facts["tensors"] = file.tensors.iter().map(|(name, t)| tensor_facts(name, t)).collect();
-            show(args, facts, tensor_table)
+            with_model(args, facts, tensor_table)
         }
         Format::SolverFile | Format::Json => {
             solver(args, facts, SolverFile::parse(&bytes).map_err(|p| Error::malformed(path, p))?)
@@ -64,7 +79,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
                 facts["globals"] = json!(file.globals);
                 add_inception(&mut facts, path, &file.tensors.iter().cloned().collect());
                 facts["tensors"] = file.tensors.iter().map(|(name, t)| tensor_facts(name, t)).collect();
-                show(args, facts, |facts| {
+                with_model(args, facts, |facts| {
                     list("mentions", &facts["globals"]);
                     tensor_table(facts);
                 })
@@ -73,6 +88,38 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         },
         other => Err(unknown_format(path, other)),
     }
+}
+
+/// A model that is more than one file, or none.
+fn model(args: &InspectArgs) -> Result<()> {
+    let unknown = || {
+        let known = RANDOM.iter().map(|(name, _)| format!("random:{name}")).collect();
+        Error::UnknownName { kind: "latent diffusion model", name: text(&args.file), known }
+    };
+    let summary = inspect_latent::summary(args)?.ok_or_else(unknown)?;
+    let format = if args.file.is_dir() { "a folder" } else { "random weights" };
+    let facts = json!({
+        "file": text(&args.file), "bytes": summary.memory.weights, "format": format, "model": inspect_latent::facts(&summary),
+    });
+    show(args, facts, |_| inspect_latent::show(&summary))
+}
+
+/// Shows tensors, and what model they are if they are one.
+fn with_model(args: &InspectArgs, mut facts: Value, body: impl FnOnce(&Value)) -> Result<()> {
+    let summary = match inspect_latent::summary(args) {
+        Ok(summary) => summary,
+        Err(problem) => {
+            facts["unsupported"] = json!(problem.to_string());
+            None
+        }
+    };
+    if let Some(summary) = &summary {
+        facts["model"] = inspect_latent::facts(summary);
+    }
+    show(args, facts, |facts| {
+        body(facts);
+        summary.iter().for_each(inspect_latent::show);
+    })
 }
 
 /// What a pickle or torch file turns out to hold.

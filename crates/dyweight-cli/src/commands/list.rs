@@ -3,8 +3,9 @@
 use crate::ui;
 use clap::{Args, ValueEnum};
 use dyweight::Result;
-use dyweight::files::Presets;
+use dyweight::files::{EpdPresets, Presets};
 use dyweight::models::edm::PUBLISHED;
+use dyweight::models::latent::RANDOM;
 use dyweight::models::spec::BUILT_IN;
 use dyweight::schedule::BetaTable;
 use dyweight::spec::METHODS;
@@ -67,11 +68,15 @@ pub fn run(args: &ListArgs) -> Result<()> {
     match args.what {
         Listing::Presets => {
             let credit = &Presets::official()?.credit;
-            ui::say(&format!("\ncoefficients of {} ({}), {}", credit.title, credit.venue, credit.authors));
+            for credit in [credit, &EpdPresets::official()?.credit] {
+                ui::say(&format!("\ncoefficients of {} ({}), {}", credit.title, credit.venue, credit.authors));
+            }
             ui::say("use with: dyweight sample --weights preset:NAME …");
         }
         Listing::Schedules => ui::say(&format!("\nbeta tables: {}", BetaTable::NAMES.join(", "))),
-        Listing::Models => ui::say("\nor a file: an EDM network (.pkl, or .safetensors with --config), or a mixture"),
+        Listing::Models => ui::say(
+            "\nor a folder or file: Stable Diffusion and LSUN models (diffusers, CompVis), EDM networks (.pkl, or .safetensors with --model-config), mixtures; random:sd15-f16 and -bf16 have half-precision weights",
+        ),
         Listing::Methods => ui::say("\nuse with: dyweight train --method NAME …"),
         Listing::Solvers => {
             ui::say("\nnames of diffusers, k-diffusion and ComfyUI are understood where they mean the same")
@@ -95,7 +100,7 @@ fn models() -> Vec<Vec<String>> {
     let random = |(name, what): &(&str, &str)| {
         vec![format!("random:{name}"), format!("{what}, drawn at random: for measurements")]
     };
-    rows.extend(PUBLISHED.iter().map(random));
+    rows.extend(PUBLISHED.iter().chain(RANDOM).map(random));
     rows
 }
 
@@ -134,5 +139,12 @@ fn presets() -> Result<Vec<Vec<String>>> {
         ]
         .concat()
     });
-    Ok(std::iter::once(heading).chain(body).collect())
+    let epd = EpdPresets::official()?.presets.iter().map(|p| {
+        let points = p.r.first().map_or(0, Vec::len);
+        let calls = (1 + points) * p.r.len() - usize::from(p.afs);
+        let numbers = [calls, p.r.len()].map(|n| n.to_string());
+        let rest = ["-".into(), if p.afs { "yes" } else { "no" }.into(), format!("{} {}", p.schedule, p.rho)];
+        [vec![p.name.clone(), "-".into(), p.dataset.clone()], numbers.to_vec(), rest.to_vec()].concat()
+    });
+    Ok(std::iter::once(heading).chain(body).chain(epd).collect())
 }

@@ -1,6 +1,6 @@
 //! `dyweight quickstart`.
 
-use crate::contest::{self, OutputArgs};
+use crate::contest::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
@@ -16,6 +16,8 @@ use std::time::Instant;
 #[derive(Args)]
 pub struct QuickstartArgs {
     #[command(flatten)]
+    train_seeds: TrainSeedsArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -23,10 +25,11 @@ pub struct QuickstartArgs {
 pub fn run(args: &QuickstartArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     ui::set_threads(args.output.threads, &**comm)?;
     let started = Instant::now();
-    let setup = StudySetup::quickstart(Arc::new(ModelSpec::named("fashion").build()?))?;
+    let mut setup = StudySetup::quickstart(Arc::new(ModelSpec::named("fashion").build()?))?;
+    setup.train_seeds = args.train_seeds.seeds()?;
     let experiment = QUICKSTART.experiment(&setup)?;
     let out = args.output.directory("quickstart");
-    if !args.output.render_only {
+    if !args.output.render_only && !args.output.dry_run {
         ui::say(&format!(
             "training DyWeight for 3, 5 and 7 network calls on the embedded model, then comparing on {} seeds; about two minutes on two cores",
             setup.seeds.len()

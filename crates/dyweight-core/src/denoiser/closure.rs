@@ -24,17 +24,13 @@ type PullBack = dyn Fn(&Tensor, &Levels, &Tensor) -> Result<(Tensor, Option<Vec<
 /// Relative step of the finite difference in the level.
 const STEP: f64 = 1e-4;
 
-/// A model made of closures. What a closure fails with comes back as [`Error::Model`].
+/// A model made of closures. What a closure fails with comes back as [`Error::Foreign`].
 pub struct ClosureModel {
     shape: [usize; 3],
     prediction: Prediction,
     range: (f64, f64),
     predict: Box<Predict>,
     pull_back: Option<Box<PullBack>>,
-}
-
-fn foreign(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::Model(error.into())
 }
 
 impl ClosureModel {
@@ -45,7 +41,7 @@ impl ClosureModel {
         range: (f64, f64),
         predict: impl Fn(&Tensor, &Levels) -> Result<Tensor, E> + Send + Sync + 'static,
     ) -> Self {
-        let predict = move |x: &Tensor, levels: &Levels| predict(x, levels).map_err(foreign);
+        let predict = move |x: &Tensor, levels: &Levels| predict(x, levels).map_err(Error::foreign);
         Self { shape, prediction, range, predict: Box::new(predict), pull_back: None }
     }
 
@@ -54,7 +50,7 @@ impl ClosureModel {
         mut self,
         pull_back: impl Fn(&Tensor, &Levels, &Tensor) -> Result<(Tensor, Vec<f64>), E> + Send + Sync + 'static,
     ) -> Self {
-        let all = move |x: &Tensor, levels: &Levels, g: &Tensor| pull_back(x, levels, g).map_err(foreign);
+        let all = move |x: &Tensor, levels: &Levels, g: &Tensor| pull_back(x, levels, g).map_err(Error::foreign);
         self.pull_back = Some(Box::new(move |x, levels, g| all(x, levels, g).map(|(x, level)| (x, Some(level)))));
         self
     }
@@ -64,7 +60,7 @@ impl ClosureModel {
         mut self,
         pull_back: impl Fn(&Tensor, &Levels, &Tensor) -> Result<Tensor, E> + Send + Sync + 'static,
     ) -> Self {
-        let state = move |x: &Tensor, levels: &Levels, g: &Tensor| pull_back(x, levels, g).map_err(foreign);
+        let state = move |x: &Tensor, levels: &Levels, g: &Tensor| pull_back(x, levels, g).map_err(Error::foreign);
         self.pull_back = Some(Box::new(move |x, levels, g| Ok((state(x, levels, g)?, None))));
         self
     }

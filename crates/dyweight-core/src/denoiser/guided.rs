@@ -41,6 +41,14 @@ impl Denoiser for Guided<'_> {
         Ok(self.mix(&self.both.predict(&x, &levels)?))
     }
 
+    /// The feature is that of the samples with their contexts.
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        let (x, levels) = twice(x, levels)?;
+        let (both, mut feature) = self.both.predict_with_feature(&x, &levels, len)?;
+        feature.truncate(both.samples() / 2);
+        Ok((self.mix(&both), feature))
+    }
+
     fn prediction(&self) -> Prediction {
         self.both.prediction()
     }

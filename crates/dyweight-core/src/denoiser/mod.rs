@@ -10,7 +10,7 @@ mod model;
 mod prediction;
 
 pub use closure::ClosureModel;
-pub use model::{Condition, Context, Cost, Decoder, Density, Model, TextContext};
+pub use model::{Condition, Context, Cost, Decoder, DecoderPullback, Density, Model, TextContext};
 pub use prediction::Prediction;
 
 use crate::coeff::Coeff;
@@ -60,6 +60,13 @@ pub trait Denoiser: Send + Sync {
     /// The network's prediction for each sample. Sample i depends on sample i alone.
     fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor>;
 
+    /// The prediction, and for each sample `len` numbers of what the network knows in its narrowest place at that state. Models without such a place
+    /// refuse.
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        let _ = (x, levels);
+        Err(no_feature(len, None))
+    }
+
     /// What the prediction is.
     fn prediction(&self) -> Prediction;
 
@@ -70,6 +77,15 @@ pub trait Denoiser: Send + Sync {
     fn calls(&self) -> usize {
         1
     }
+}
+
+/// A feature was asked for that a model does not have.
+pub fn no_feature(asked: usize, has: Option<usize>) -> Error {
+    let problem = match has {
+        Some(has) => format!("the method needs a bottleneck feature of {asked} numbers, and this model's has {has}"),
+        None => "the method needs the bottleneck of a network, which this model does not offer".into(),
+    };
+    Error::Conflict { problem, hint: "use an EDM network or a mixture, or a method without a predictor".into() }
 }
 
 /// Carries ∂L/∂prediction to (∂L/∂x, ∂L/∂level for each sample).

@@ -64,7 +64,18 @@ pub trait Decoder: Send + Sync {
 
     /// Images with values in [−1, 1]. Image i depends on sample i alone.
     fn decode(&self, samples: &Tensor) -> Result<Tensor>;
+
+    /// The images, and the way from their gradient to that of the samples.
+    fn with_pullback<'d>(&'d self, _samples: &Tensor) -> Result<(Tensor, DecoderPullback<'d>)> {
+        Err(Error::Conflict {
+            problem: "the gradient of this model's images is not known".into(),
+            hint: "use a loss of samples: l2, l1 or huber".into(),
+        })
+    }
 }
+
+/// Carries ∂L/∂images to ∂L/∂samples.
+pub type DecoderPullback<'d> = Box<dyn FnOnce(&Tensor) -> Result<Tensor> + Send + 'd>;
 
 /// A pretrained model.
 pub trait Model: Send + Sync {
@@ -106,6 +117,11 @@ pub trait Model: Send + Sync {
         None
     }
 
+    /// Shape of the images samples become; that of samples where they are not decoded.
+    fn image_shape(&self) -> [usize; 3] {
+        self.decoder().map_or(self.shape(), Decoder::shape)
+    }
+
     /// What a sample is asked for by a text.
     fn context_of(&self, _text: &str) -> Result<Context> {
         let expected = "this model takes no text".into();
@@ -122,6 +138,11 @@ pub trait Model: Send + Sync {
         self.prediction() == Prediction::Denoised && self.decoder().is_none()
     }
 
+    /// How many numbers the bottleneck feature of [`Denoiser::predict_with_feature`] has, where there is one.
+    fn feature_len(&self) -> Option<usize> {
+        None
+    }
+
     /// The density of the data, up to a factor, where it is known in closed form.
     fn density(&self) -> Option<Density<'_>> {
         None
@@ -130,6 +151,12 @@ pub trait Model: Send + Sync {
     /// True if one prediction is too little work for more than one thread, so that batches are better spread over threads.
     fn is_light(&self) -> bool {
         false
+    }
+
+    /// True if a sample's answer has the same bits in whatever batch it is asked for. Where kernels are chosen by the size of a batch it
+    /// has not: then work is shared in whole batches, so that every call is the same whoever makes it.
+    fn is_exact_in_batches(&self) -> bool {
+        true
     }
 
     /// The model as solvers see it, guidance included. Not to be overridden.
@@ -194,6 +221,10 @@ impl Condition {
 impl<T: Denoiser + ?Sized> Denoiser for &T {
     fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
         (**self).predict(x, levels)
+    }
+
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        (**self).predict_with_feature(x, levels, len)
     }
 
     fn prediction(&self) -> Prediction {

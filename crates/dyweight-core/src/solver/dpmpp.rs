@@ -40,7 +40,13 @@ impl DpmPp {
         Ok(Self { order: check_order("dpmpp", order, Self::HIGHEST)?, form })
     }
 
-    fn order_at(&self, i: usize, steps: usize) -> usize {
+    /// The form it was built in.
+    pub(super) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Order of step i of so many.
+    pub(super) fn order_at(&self, i: usize, steps: usize) -> usize {
         let made = i + 1;
         let lower = match self.form.lower_order_final {
             LowerOrderFinal::Auto => steps < Self::MANY_STEPS,
@@ -48,6 +54,46 @@ impl DpmPp {
             LowerOrderFinal::Never => false,
         };
         if lower && made >= self.order { self.order.min(steps - i) } else { self.order.min(made) }
+    }
+}
+
+impl DpmPp {
+    /// A step of an order from the newest evaluation to `b`; `scale` multiplies all of it but what is kept of x.
+    pub(super) fn advance(
+        &self,
+        trail: &mut Trail<'_>,
+        x: &Sample,
+        history: &[Evaluated],
+        (b, order): (&Coeff, usize),
+        scale: Option<&Coeff>,
+    ) -> Result<Sample> {
+        let interval = Interval::new(self.form, trail.prediction(), &history[0], b);
+        let (Some(interval), true) = (interval, order > 1) else {
+            return self.form.first_order(trail, x, &history[0], (b, scale));
+        };
+        let back = distances(&history[..order.min(history.len())], &interval.h);
+        if back.is_empty() {
+            return self.form.first_order(trail, x, &history[0], (b, scale));
+        }
+        let outer = scale.map_or(interval.outer.clone(), |scale| &interval.outer * scale);
+        let mut terms = vec![(interval.keep.clone(), x)];
+        let weights = weights(self.form.predict, order.min(history.len()), &interval.h, &back);
+        terms.extend(weights.into_iter().map(|w| -(&outer * w)).zip(history.iter().map(|m| &m.value)));
+        trail.combine(&terms)
+    }
+
+    /// Shares of the data predictions in step i of a grid, newest first; they sum to one.
+    pub(super) fn shares(&self, times: &[Coeff], i: usize, prediction: Prediction) -> Vec<Coeff> {
+        let lambda = |k: usize| prediction.log_snr(&times[k]);
+        let order = self.order_at(i, times.len() - 1).min(i + 1);
+        let h = lambda(i + 1) - lambda(i);
+        let back: Vec<Coeff> = (1..order).map(|k| (lambda(i - k) - lambda(i)) / &h).collect();
+        let back: Vec<Coeff> = back.into_iter().take_while(|r| r.value().is_finite()).collect();
+        if !h.value().is_finite() || back.is_empty() {
+            return vec![Coeff::from(1.0)];
+        }
+        let whole = (-&h).exp_m1();
+        weights(Predict::Data, order, &h, &back).iter().map(|w| w / &whole).collect()
     }
 }
 
@@ -73,20 +119,8 @@ impl Run for DpmPpRun<'_> {
         let form = self.solver.form;
         self.history.insert(0, form.evaluate(trail, &x, &self.times[i])?);
         self.history.truncate(DpmPp::HIGHEST);
-        let b = &self.times[i + 1];
         let order = self.solver.order_at(i, self.times.len() - 1);
-        let interval = Interval::new(form, trail.prediction(), &self.history[0], b);
-        let (Some(interval), true) = (interval, order > 1) else {
-            return form.first_order(trail, &x, &self.history[0], b);
-        };
-        let back = distances(&self.history[..order.min(self.history.len())], &interval.h);
-        if back.is_empty() {
-            return form.first_order(trail, &x, &self.history[0], b);
-        }
-        let mut terms = vec![(interval.keep.clone(), &x)];
-        let weights = weights(form.predict, order.min(self.history.len()), &interval.h, &back);
-        terms.extend(weights.into_iter().map(|w| -(&interval.outer * w)).zip(self.history.iter().map(|m| &m.value)));
-        trail.combine(&terms)
+        self.solver.advance(trail, &x, &self.history, (&self.times[i + 1], order), None)
     }
 }
 

@@ -11,6 +11,7 @@
 //! the same and need no λ, and history from beyond such an interval is not used. (From pure noise UniPC's
 //! corrector has a limit: see there.)
 
+use super::Carried;
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::{Error, Result};
@@ -126,16 +127,21 @@ pub(super) struct Evaluated {
 impl Form {
     /// One evaluation at a state.
     pub(super) fn evaluate(self, trail: &mut Trail<'_>, x: &Sample, time: &Coeff) -> Result<Evaluated> {
+        self.evaluate_at(trail, x, &Query::at(time))
+    }
+
+    /// One evaluation at a state, the network told another time than the state's.
+    pub(super) fn evaluate_at(self, trail: &mut Trail<'_>, x: &Sample, query: &Query) -> Result<Evaluated> {
+        let time = &query.time;
         let lambda = trail.prediction().log_snr(time);
-        let query = Query::at(time);
         let (value, slope) = match self.predict {
             Predict::Data => {
-                let data = trail.denoised(x, &query)?;
+                let data = trail.denoised(x, query)?;
                 let data = if self.threshold { trail.threshold(&data) } else { data };
                 (data.clone(), data)
             }
             Predict::Noise => {
-                let slope = trail.slope(x, &query)?;
+                let slope = trail.slope(x, query)?;
                 let noise = match trail.prediction() {
                     Prediction::Denoised => slope.clone(),
                     Prediction::Velocity => trail.combine(&[(1.0.into(), x), (1.0 - time, &slope)])?,
@@ -146,26 +152,44 @@ impl Form {
         Ok(Evaluated { time: time.clone(), lambda, value, slope })
     }
 
-    /// The first-order step from the newest evaluation at state `x` to time `b`: DDIM in either form.
+    /// The first-order step from the newest evaluation at state `x` to time `b`: DDIM in either form. `scale` multiplies all of it but what is
+    /// kept of x.
     pub(super) fn first_order(
         self,
         trail: &mut Trail<'_>,
         x: &Sample,
         newest: &Evaluated,
-        b: &Coeff,
+        (b, scale): (&Coeff, Option<&Coeff>),
     ) -> Result<Sample> {
+        let scaled = |c: Coeff| scale.map_or(c.clone(), |scale| c * scale);
         let a = &newest.time;
         match self.predict {
             Predict::Data => {
                 let (keep, weight) = newest.data_factors(trail.prediction(), b);
-                trail.combine(&[(keep, x), (weight, &newest.value)])
+                trail.combine(&[(keep, x), (scaled(weight), &newest.value)])
             }
-            Predict::Noise => trail.combine(&[(1.0.into(), x), (b - a, &newest.slope)]),
+            Predict::Noise => trail.combine(&[(1.0.into(), x), (scaled(b - a), &newest.slope)]),
         }
     }
 }
 
 impl Evaluated {
+    /// A history, to be carried to another run.
+    pub(super) fn carried(history: &[Self]) -> Carried {
+        let samples = history.iter().flat_map(|m| [m.value.clone(), m.slope.clone()]).collect();
+        Carried { samples, coeffs: history.iter().map(|m| m.time.clone()).collect() }
+    }
+
+    /// A history that was carried.
+    pub(super) fn from_carried(carried: Carried, prediction: Prediction) -> Vec<Self> {
+        let pairs = carried.samples.chunks_exact(2).zip(carried.coeffs);
+        let entry = |(pair, time): (&[Sample], Coeff)| {
+            let lambda = prediction.log_snr(&time);
+            Self { time, lambda, value: pair[0].clone(), slope: pair[1].clone() }
+        };
+        pairs.map(entry).collect()
+    }
+
     /// True at σ = 1 of a flow, where there is no data in the state.
     pub(super) fn is_pure_noise(&self) -> bool {
         self.lambda.value() == f64::NEG_INFINITY

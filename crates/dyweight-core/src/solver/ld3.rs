@@ -69,37 +69,12 @@ impl Ld3 {
 
     /// The solver's times and the network's.
     fn times(&self, p1: &[Coeff], p2: &[Coeff], frame: &Frame) -> Result<(Vec<Coeff>, Vec<Coeff>)> {
-        let steps = p1.len() - 1;
-        let (first, last) = (Coeff::from(frame.grid.first()), Coeff::from(frame.grid.last()));
-        let lambda = self.mode == TimeMode::Lambda;
-        let [from, to] = [&first, &last].map(|t| if lambda { frame.prediction.log_snr(t) } else { t.clone() });
-        if !(from.value().is_finite() && to.value().is_finite()) {
-            return Err(Error::Conflict {
-                problem: format!("log-SNR is infinite at an end of the grid, {} or {}", first.value(), last.value()),
-                hint: "use --mode time, or a grid whose ends have a finite log-SNR".into(),
-            });
-        }
-        let mut sums = vec![Coeff::from(0.0)];
-        for share in Coeff::softmax(p1) {
-            sums.push(&sums[sums.len() - 1] + share);
-        }
-        // q begins with the first share, which drops out: its difference to itself is 0.
-        let whole = &sums[steps + 1] - &sums[1];
-        let share = |i: usize| (&sums[i + 1] - &sums[1]) / &whole;
-        let span = &to - &from;
-        let inner: Vec<Coeff> = (0..=steps)
-            .map(|i| match self.mode {
-                TimeMode::Lambda => &from + share(i) * &span,
-                TimeMode::Time => &to - share(steps - i) * &span,
-            })
-            .collect();
+        let (inner, times) = grid_of(self.mode, p1, frame)?;
         let delta = self.window * self.spacing(&inner, p1);
-        let back = |v: &Coeff| if lambda { level_of(frame.prediction, v) } else { v.clone() };
-        let mut times: Vec<Coeff> = inner.iter().map(back).collect();
-        let mut told: Vec<Coeff> = inner.iter().zip(p2).map(|(v, p)| back(&(v + p.clamp(-delta, delta)))).collect();
-        for list in [&mut times, &mut told] {
-            (list[0], list[steps]) = (first.clone(), last.clone());
-        }
+        let shifted = inner.iter().zip(p2).map(|(v, p)| v + p.clamp(-delta, delta));
+        let mut told: Vec<Coeff> = shifted.map(|v| self.mode.level(frame.prediction, &v)).collect();
+        let last = times.len() - 1;
+        (told[0], told[last]) = (times[0].clone(), times[last].clone());
         Ok((times, told))
     }
 
@@ -110,17 +85,50 @@ impl Ld3 {
     }
 }
 
-/// σ of a log-SNR.
-fn level_of(prediction: Prediction, lambda: &Coeff) -> Coeff {
-    match prediction {
-        Prediction::Denoised => (-lambda).exp(),
-        Prediction::Velocity => (-lambda).sigmoid(),
+/// The grid of logits between a frame's ends: in the variable of the mode, and as times.
+pub(super) fn grid_of(mode: TimeMode, p1: &[Coeff], frame: &Frame) -> Result<(Vec<Coeff>, Vec<Coeff>)> {
+    let steps = p1.len() - 1;
+    let (first, last) = (Coeff::from(frame.grid.first()), Coeff::from(frame.grid.last()));
+    let variable = |t: &Coeff| if mode == TimeMode::Lambda { frame.prediction.log_snr(t) } else { t.clone() };
+    let (from, to) = (variable(&first), variable(&last));
+    if !(from.value().is_finite() && to.value().is_finite()) {
+        return Err(Error::Conflict {
+            problem: format!("log-SNR is infinite at an end of the grid, {} or {}", first.value(), last.value()),
+            hint: "use --mode time, or a grid whose ends have a finite log-SNR".into(),
+        });
+    }
+    let mut sums = vec![Coeff::from(0.0)];
+    for share in Coeff::softmax(p1) {
+        sums.push(&sums[sums.len() - 1] + share);
+    }
+    // q begins with the first share, which drops out: its difference to itself is 0.
+    let whole = &sums[steps + 1] - &sums[1];
+    let share = |i: usize| (&sums[i + 1] - &sums[1]) / &whole;
+    let span = &to - &from;
+    let place = |i: usize| match mode {
+        TimeMode::Lambda => &from + share(i) * &span,
+        TimeMode::Time => &to - share(steps - i) * &span,
+    };
+    let inner: Vec<Coeff> = (0..=steps).map(place).collect();
+    let mut times: Vec<Coeff> = inner.iter().map(|v| mode.level(frame.prediction, v)).collect();
+    (times[0], times[steps]) = (first, last);
+    Ok((inner, times))
+}
+
+impl TimeMode {
+    /// σ of a value of the variable.
+    fn level(self, prediction: Prediction, value: &Coeff) -> Coeff {
+        match (self, prediction) {
+            (TimeMode::Time, _) => value.clone(),
+            (TimeMode::Lambda, Prediction::Denoised) => (-value).exp(),
+            (TimeMode::Lambda, Prediction::Velocity) => (-value).sigmoid(),
+        }
     }
 }
 
 impl LearnedSolver for Ld3 {
-    fn steps(&self) -> usize {
-        self.p1.len().saturating_sub(1)
+    fn steps(&self) -> Option<usize> {
+        Some(self.p1.len().saturating_sub(1))
     }
 
     fn blocks(&self) -> Vec<Block> {
@@ -159,6 +167,10 @@ impl LearnedSolver for Ld3 {
         let (times, told) = self.times(p1, p2, frame)?;
         let base = self.base.without_threshold(self.frozen_nodes)?;
         Ok(Built { solver: Box::new(Retimed { base, told, closing_call: self.closing_call }), times })
+    }
+
+    fn base(&self) -> Option<Base> {
+        Some(self.base.clone())
     }
 
     fn summary(&self) -> String {

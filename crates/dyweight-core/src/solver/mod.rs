@@ -12,30 +12,45 @@
 //! # Ok::<(), dyweight_core::Error>(())
 //! ```
 
+mod amed;
 mod base;
 mod deis;
+mod dlms;
 mod dpm2;
 mod dpmpp;
+mod dss;
 mod dyweight;
+mod epd;
 mod exponential;
+mod gits;
 mod heun;
 mod ipndm;
 mod ipndm_v;
 mod ld3;
+mod predictor;
+mod s4s;
+mod small_net;
 mod table;
 mod unipc;
 mod weights;
 
+pub use amed::{Amed, AmedPlugin};
 pub use base::Base;
 pub use deis::{Deis, DeisMode};
+pub use dlms::Dlms;
 pub use dpm2::Dpm2;
 pub use dpmpp::DpmPp;
+pub use dss::{Deltas, Dss};
 pub use dyweight::{DyWeight, Initial, Rows, Scales, realised_times};
+pub use epd::{Epd, EpdPlugin};
 pub use exponential::{Form, LowerOrderFinal, Predict};
+pub use gits::{Cost, Gits, shortest};
 pub use heun::Heun;
 pub use ipndm::{Ipndm, adams_bashforth};
 pub use ipndm_v::IpndmV;
 pub use ld3::{Ld3, TimeMode};
+pub use predictor::Predictor;
+pub use s4s::S4s;
 pub use unipc::{UniPc, Variant};
 pub use weights::Weights;
 
@@ -51,12 +66,45 @@ pub trait Solver: Send + Sync {
 
     /// Begins a run over the grid `times` for a kind of prediction.
     fn begin<'s>(&'s self, times: &'s [Coeff], prediction: Prediction) -> Result<Box<dyn Run + 's>>;
+
+    /// Goes on with what a run of the same method, with other numbers, has carried so far: for training that moves the numbers between steps.
+    fn resume<'s>(&'s self, times: &'s [Coeff], prediction: Prediction, carried: Carried) -> Result<Box<dyn Run + 's>> {
+        if carried.samples.is_empty() && carried.coeffs.is_empty() {
+            return self.begin(times, prediction);
+        }
+        Err(Error::Conflict {
+            problem: format!("{} cannot be trained step by step", self.label()),
+            hint: "train it on whole trajectories".into(),
+        })
+    }
+}
+
+/// What a run remembers between two steps.
+#[derive(Clone, Default)]
+pub struct Carried {
+    /// Batches.
+    pub samples: Vec<Sample>,
+    /// Numbers that belong to them.
+    pub coeffs: Vec<Coeff>,
+}
+
+impl Carried {
+    /// The same as constants: no derivative passes.
+    pub fn detached(&self) -> Self {
+        let samples = self.samples.iter().map(Sample::detached).collect();
+        Self { samples, coeffs: self.coeffs.iter().map(Coeff::detached).collect() }
+    }
 }
 
 /// One run of a solver: its memory.
 pub trait Run {
     /// Carries `x` over interval `i`, from `times[i]` to `times[i + 1]`.
     fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample>;
+
+    /// What it remembers; nothing, unless the method can be resumed.
+    fn carried(&self) -> Carried {
+        Carried::default()
+    }
 }
 
 /// Checks an order against the ones a method has.

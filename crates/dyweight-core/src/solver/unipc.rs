@@ -117,7 +117,7 @@ impl Run for UniPcRun<'_> {
         let (order, corrected) = self.solver.plan(i, steps);
         let interval = Interval::new(form, trail.prediction(), &self.history[0], b);
         let Some(interval) = interval else {
-            let predicted = form.first_order(trail, &x, &self.history[0], b)?;
+            let predicted = form.first_order(trail, &x, &self.history[0], (b, None))?;
             if corrected && self.has_limit(b) {
                 return self.corrected_from_pure_noise(trail, &x, &predicted, b);
             }

@@ -43,8 +43,8 @@ impl Weights {
 }
 
 impl LearnedSolver for Weights {
-    fn steps(&self) -> usize {
-        self.weights.len()
+    fn steps(&self) -> Option<usize> {
+        Some(self.weights.len())
     }
 
     fn blocks(&self) -> Vec<Block> {

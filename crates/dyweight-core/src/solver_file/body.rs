@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::learned::LearnedSolver;
-use crate::solver::{Ld3, Weights};
+use crate::solver::{Amed, AmedPlugin, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, S4s, Weights};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -15,12 +15,39 @@ pub enum Body {
     DyWeight(Weights),
     /// Learned times.
     Ld3(Ld3),
+    /// Learned points inside each step.
+    Epd(Epd),
+    /// The same around iPNDM.
+    EpdPlugin(EpdPlugin),
+    /// A predicted point inside each step.
+    Amed(Amed),
+    /// The same around another solver.
+    AmedPlugin(AmedPlugin),
+    /// A grid that was searched for.
+    Gits(Gits),
+    /// Learned step sizes and mixed slopes.
+    Dss(Dss),
+    /// A predicted multistep method.
+    Dlms(Dlms),
+    /// Coefficients of a multistep method.
+    S4s(S4s),
+    /// The same with its grid.
+    S4sAlt(S4s),
 }
 
 /// The methods, by the name of their bodies, with what each learns.
 pub const LEARNED: &[(&str, &str)] = &[
     ("dyweight", "weights on past slopes and scales of the network's time"),
     ("ld3", "times of any solver, and times told to the network"),
+    ("epd", "points inside each step, evaluated side by side"),
+    ("epd-plugin", "the same around iPNDM"),
+    ("amed", "a point inside each step, predicted for each sample"),
+    ("amed-plugin", "the same around euler, dpm2, ipndm or dpmpp"),
+    ("gits", "a grid for any solver, searched without gradients"),
+    ("dss", "step sizes, and slopes mixed with those before"),
+    ("dlms", "a multistep method predicted for each sample"),
+    ("s4s", "coefficients of a multistep method"),
+    ("s4s-alt", "coefficients and grid of a multistep method, in turns"),
 ];
 
 impl Body {
@@ -29,6 +56,15 @@ impl Body {
         match self {
             Body::DyWeight(_) => "dyweight",
             Body::Ld3(_) => "ld3",
+            Body::Epd(_) => "epd",
+            Body::EpdPlugin(_) => "epd-plugin",
+            Body::Amed(_) => "amed",
+            Body::AmedPlugin(_) => "amed-plugin",
+            Body::Gits(_) => "gits",
+            Body::Dss(_) => "dss",
+            Body::Dlms(_) => "dlms",
+            Body::S4s(_) => "s4s",
+            Body::S4sAlt(_) => "s4s-alt",
         }
     }
 
@@ -37,6 +73,15 @@ impl Body {
         match self {
             Body::DyWeight(body) => body,
             Body::Ld3(body) => body,
+            Body::Epd(body) => body,
+            Body::EpdPlugin(body) => body,
+            Body::Amed(body) => body,
+            Body::AmedPlugin(body) => body,
+            Body::Gits(body) => body,
+            Body::Dss(body) => body,
+            Body::Dlms(body) => body,
+            Body::S4s(body) => body,
+            Body::S4sAlt(body) => body,
         }
     }
 
@@ -45,6 +90,15 @@ impl Body {
         match self {
             Body::DyWeight(body) => body,
             Body::Ld3(body) => body,
+            Body::Epd(body) => body,
+            Body::EpdPlugin(body) => body,
+            Body::Amed(body) => body,
+            Body::AmedPlugin(body) => body,
+            Body::Gits(body) => body,
+            Body::Dss(body) => body,
+            Body::Dlms(body) => body,
+            Body::S4s(body) => body,
+            Body::S4sAlt(body) => body,
         }
     }
 

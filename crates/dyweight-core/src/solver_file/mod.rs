@@ -152,8 +152,7 @@ impl SolverFile {
         Body::of(&method, own).map_err(|e| inconsistent(told(&e)))?;
         let mut file: Self = serde_json::from_value(Value::Object(fields)).map_err(unreadable)?;
         file.version = VERSION;
-        let rows = file.body.learned().steps();
-        if rows != file.steps {
+        if let Some(rows) = file.body.learned().steps().filter(|rows| *rows != file.steps) {
             return Err(inconsistent(format!("the body has {rows} rows for {} steps", file.steps)));
         }
         let (nfe, calls) = (file.nfe, file.derive().map_err(|e| inconsistent(told(&e)))?);
@@ -201,6 +200,7 @@ impl SolverFile {
             afs: self.afs,
             prediction: self.prediction,
             bounded: self.bounded,
+            feature: None,
             nfe: self.nfe,
         })
     }

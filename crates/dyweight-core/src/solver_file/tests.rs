@@ -6,7 +6,16 @@ use crate::solver::Weights;
 fn frame(steps: usize) -> Frame {
     let (schedule, range) = (Schedule::Karras { rho: 7.0 }, (0.002, 80.0));
     let grid = schedule.grid(steps, range).unwrap();
-    Frame { grid, schedule, range, afs: true, prediction: Prediction::Denoised, bounded: false, nfe: steps - 1 }
+    Frame {
+        grid,
+        schedule,
+        range,
+        afs: true,
+        prediction: Prediction::Denoised,
+        bounded: false,
+        feature: None,
+        nfe: steps - 1,
+    }
 }
 
 fn example() -> SolverFile {

@@ -1,10 +1,12 @@
 //! How long a grid is: a number of steps, or the network calls they must cost.
 
+use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::{Error, Result};
 use crate::sample::{Plan, count_calls};
 use crate::schedule::{Grid, Schedule};
-use crate::solver::Solver;
+use crate::solver::{Run, Solver};
+use crate::trail::{Query, Sample, Trail};
 
 /// The most steps a grid may have.
 const MOST_STEPS: usize = 100_000;
@@ -37,6 +39,39 @@ pub struct Setting<'s> {
     pub prediction: Prediction,
     /// Network calls per evaluation: 2 with guidance.
     pub calls: usize,
+}
+
+/// A solver that makes so many evaluations in every step and nothing of them: a stand-in, where a method has numbers only once its grid is known.
+pub struct Evaluations {
+    /// One after the other.
+    pub apart: usize,
+    /// Side by side, after those.
+    pub beside: usize,
+}
+
+struct EvaluationsRun<'s>(&'s Evaluations, &'s [Coeff]);
+
+impl Solver for Evaluations {
+    fn label(&self) -> String {
+        format!("a method of {} evaluations a step", self.apart + self.beside)
+    }
+
+    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
+        Ok(Box::new(EvaluationsRun(self, times)))
+    }
+}
+
+impl Run for EvaluationsRun<'_> {
+    fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample> {
+        let Self(evaluations, times) = self;
+        for k in 0..evaluations.apart + evaluations.beside {
+            if k > evaluations.apart {
+                trail.beside();
+            }
+            trail.slope(&x, &Query::at(&times[i]))?;
+        }
+        Ok(x)
+    }
 }
 
 impl Setting<'_> {

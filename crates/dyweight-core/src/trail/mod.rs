@@ -118,6 +118,8 @@ enum Note<'m> {
     Evaluate {
         x: Sample,
         level: Coeff,
+        /// The solver's step it was made in.
+        step: usize,
         pullback: Option<Pullback<'m>>,
     },
     Threshold {
@@ -137,6 +139,7 @@ pub struct Trail<'m> {
     model: &'m dyn Denoiser,
     recording: Option<Recording<'m>>,
     analytic_first: bool,
+    step: usize,
     evaluations: usize,
     calls: usize,
     rounds: usize,
@@ -145,6 +148,15 @@ pub struct Trail<'m> {
     fault: Option<Fault>,
     /// Times of the grid, and what the network is told there instead.
     told: Vec<(Coeff, Coeff)>,
+    feature: Feature,
+}
+
+/// A bottleneck feature that a step needs.
+enum Feature {
+    Unwanted,
+    /// Of the next evaluation, so many numbers for each sample.
+    Wanted(usize),
+    Known(Vec<Vec<f64>>),
 }
 
 impl<'m> Trail<'m> {
@@ -154,12 +166,14 @@ impl<'m> Trail<'m> {
             model,
             recording: None,
             analytic_first: false,
+            step: 0,
             evaluations: 0,
             calls: 0,
             rounds: 0,
             beside: false,
             fault: None,
             told: Vec::new(),
+            feature: Feature::Unwanted,
         }
     }
 
@@ -172,6 +186,11 @@ impl<'m> Trail<'m> {
     pub fn analytic_first(mut self, on: bool) -> Self {
         self.analytic_first = on;
         self
+    }
+
+    /// Says which step of the solver begins, so that a model's failure can be told with it.
+    pub fn begin_step(&mut self, step: usize) {
+        self.step = step;
     }
 
     /// Network calls made so far.
@@ -187,6 +206,26 @@ impl<'m> Trail<'m> {
     /// Says that the next evaluation could be made at the same time as the last one: it needs nothing of it.
     pub fn beside(&mut self) {
         self.beside = true;
+    }
+
+    /// Asks for the bottleneck feature of the next evaluation, `len` numbers for each sample; zeros at an analytical one.
+    pub fn want_feature(&mut self, len: usize) {
+        self.feature = Feature::Wanted(len);
+    }
+
+    /// The feature that was asked for. It takes no derivative.
+    pub fn take_feature(&mut self) -> Result<Vec<Vec<f64>>> {
+        match std::mem::replace(&mut self.feature, Feature::Unwanted) {
+            Feature::Known(feature) => Ok(feature),
+            _ => Err(crate::denoiser::no_feature(0, None)),
+        }
+    }
+
+    /// Forgets how everything so far came about; what a solver has of it must be detached.
+    pub fn forget(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.notes.clear();
+        }
     }
 
     /// Evaluations so far, an analytical one included.
@@ -238,21 +277,33 @@ impl<'m> Trail<'m> {
         self.rounds += if std::mem::take(&mut self.beside) { 0 } else { self.model.calls() };
         let levels = Levels::from(level);
         let tracked = x.note.is_some() || level.is_recorded();
+        let step = self.step;
+        if let Feature::Wanted(len) = self.feature {
+            let (value, feature) =
+                self.model.predict_with_feature(&x.value, &levels, len).map_err(|e| e.in_step(step))?;
+            self.feature = Feature::Known(feature);
+            self.check(&value, x, level)?;
+            let note = Note::Evaluate { x: x.clone(), level: level.clone(), step, pullback: None };
+            return Ok(if tracked && self.recording.is_some() { self.noted(value, note) } else { self.start(value) });
+        }
         match &mut self.recording {
             Some(recording) if tracked => {
                 let (value, pullback) = match recording.memory {
                     Memory::Keep => {
-                        let (value, pullback) = recording.model.with_pullback(&x.value, &levels)?;
+                        let (value, pullback) =
+                            recording.model.with_pullback(&x.value, &levels).map_err(|e| e.in_step(step))?;
                         (value, Some(pullback))
                     }
-                    Memory::Recompute => (recording.model.predict(&x.value, &levels)?, None),
+                    Memory::Recompute => {
+                        (recording.model.predict(&x.value, &levels).map_err(|e| e.in_step(step))?, None)
+                    }
                 };
                 self.check(&value, x, level)?;
-                let note = Note::Evaluate { x: x.clone(), level: level.clone(), pullback };
+                let note = Note::Evaluate { x: x.clone(), level: level.clone(), step, pullback };
                 Ok(self.noted(value, note))
             }
             _ => {
-                let value = self.model.predict(&x.value, &levels)?;
+                let value = self.model.predict(&x.value, &levels).map_err(|e| e.in_step(step))?;
                 self.check(&value, x, level)?;
                 Ok(self.start(value))
             }
@@ -313,6 +364,9 @@ impl<'m> Trail<'m> {
 
     fn slope_as_told(&mut self, x: &Sample, query: &Query) -> Result<Sample> {
         if self.takes_analytic_step() {
+            if let Feature::Wanted(len) = self.feature {
+                self.feature = Feature::Known(vec![vec![0.0; len]; x.value.samples()]);
+            }
             let factor = self.prediction().analytic_slope(&query.time);
             return self.combine(&[(factor, x)]);
         }

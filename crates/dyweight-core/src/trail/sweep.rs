@@ -1,8 +1,8 @@
 //! The one reverse sweep.
 
-use super::{Note, Recording, Sample, Trail, add_scaled, linear, require_shape, threshold};
+use super::{Note, Sample, Trail, add_scaled, linear, require_shape, threshold};
 use crate::coeff::{Adjoints, Coeff};
-use crate::denoiser::Levels;
+use crate::denoiser::{Differentiable, Levels, Pullback};
 use crate::error::{Error, Result};
 use crate::tensor::{Tensor, dot};
 
@@ -35,15 +35,29 @@ impl Trail<'_> {
         for seed in seeds {
             sweep.add_state(&seed.sample, seed.cotangent);
         }
-        while let Some(note) = recording.notes.pop() {
-            match (sweep.states.pop().flatten(), note) {
-                (adjoint, Note::Leaf(start)) => {
-                    let nothing = || Tensor::zeros(start.tensor().shape());
-                    sweep.leaves.push(adjoint.unwrap_or_else(nothing));
-                }
-                (Some(adjoint), note) => sweep.step(&recording, note, &adjoint)?,
-                (None, _) => {}
-            }
+        while let Some(mut note) = recording.notes.pop() {
+            let adjoint = sweep.states.pop().flatten();
+            let kept = if let Note::Evaluate { pullback, .. } = &mut note { pullback.take() } else { None };
+            sweep.visit(recording.model, &note, kept, adjoint)?;
+        }
+        sweep.leaves.reverse();
+        Ok(Gradients { parameters: sweep.coeffs.pull_back(parameters, samples), leaves: sweep.leaves })
+    }
+
+    /// The same with the trail kept, to be gone on with. Every network call is made anew, whatever was kept of it.
+    pub fn gradients_so_far(&self, seeds: Vec<Cotangent>, parameters: usize) -> Result<Gradients> {
+        let samples = seeds.first().map_or(0, |s| s.cotangent.samples());
+        let Some(recording) = &self.recording else {
+            return Ok(Gradients { parameters: vec![vec![0.0; samples]; parameters], leaves: Vec::new() });
+        };
+        let states = recording.notes.iter().map(|_| None).collect();
+        let mut sweep = Sweep { states, coeffs: Adjoints::default(), leaves: Vec::new() };
+        for seed in seeds {
+            sweep.add_state(&seed.sample, seed.cotangent);
+        }
+        for note in recording.notes.iter().rev() {
+            let adjoint = sweep.states.pop().flatten();
+            sweep.visit(recording.model, note, None, adjoint)?;
         }
         sweep.leaves.reverse();
         Ok(Gradients { parameters: sweep.coeffs.pull_back(parameters, samples), leaves: sweep.leaves })
@@ -59,35 +73,58 @@ struct Sweep {
 }
 
 impl Sweep {
-    fn step(&mut self, recording: &Recording, note: Note, adjoint: &Tensor) -> Result<()> {
+    /// Passes on what a note has received; what has received nothing has nothing to pass on.
+    fn visit(
+        &mut self,
+        model: &dyn Differentiable,
+        note: &Note<'_>,
+        kept: Option<Pullback<'_>>,
+        adjoint: Option<Tensor>,
+    ) -> Result<()> {
+        match (adjoint, note) {
+            (adjoint, Note::Leaf(start)) => {
+                let nothing = || Tensor::zeros(start.tensor().shape());
+                self.leaves.push(adjoint.unwrap_or_else(nothing));
+                Ok(())
+            }
+            (Some(adjoint), note) => self.step(model, note, kept, &adjoint),
+            (None, _) => Ok(()),
+        }
+    }
+
+    fn step(
+        &mut self,
+        model: &dyn Differentiable,
+        note: &Note<'_>,
+        kept: Option<Pullback<'_>>,
+        adjoint: &Tensor,
+    ) -> Result<()> {
         match note {
             Note::Combine(terms) => {
-                for (coeff, sample) in &terms {
+                for (coeff, sample) in terms {
                     self.add_coeff(coeff, sample, adjoint);
                     self.add_scaled_state(sample, coeff, adjoint);
                 }
             }
-            Note::Evaluate { x, level, pullback } => {
-                let pullback = match pullback {
-                    Some(kept) => kept,
-                    None => recording.model.with_pullback(x.tensor(), &Levels::from(&level))?.1,
-                };
-                let (to_x, to_level) = pullback(adjoint)?;
+            Note::Evaluate { x, level, step, .. } => {
+                let again = || model.with_pullback(x.tensor(), &Levels::from(level)).map(|(_, back)| back);
+                let gradient = kept.map_or_else(again, Ok).and_then(|back| back(adjoint));
+                let (to_x, to_level) = gradient.map_err(|e| e.in_step(*step))?;
                 require_shape("the derivative in the state, from the model's pullback", x.tensor().shape(), &to_x)?;
                 if to_level.len() != adjoint.samples() {
                     let what = "the derivative in the level, from the model's pullback".into();
                     return Err(Error::Shape { what, expected: vec![adjoint.samples()], found: vec![to_level.len()] });
                 }
-                self.coeffs.add(&level, &to_level);
-                self.add_state(&x, to_x);
+                self.coeffs.add(level, &to_level);
+                self.add_state(x, to_x);
             }
             Note::Apply { map, coeffs, x } => {
-                let (to_x, to_coeffs) = linear::pull_back(&*map, &coeffs, x.tensor(), adjoint);
+                let (to_x, to_coeffs) = linear::pull_back(&**map, coeffs, x.tensor(), adjoint);
                 coeffs.iter().zip(&to_coeffs).for_each(|(c, adjoint)| self.coeffs.add(c, adjoint));
-                self.add_state(&x, to_x);
+                self.add_state(x, to_x);
             }
             Note::Leaf(_) => {}
-            Note::Threshold { x, how } => self.add_state(&x, threshold::pull_back(&how, x.tensor(), adjoint)),
+            Note::Threshold { x, how } => self.add_state(x, threshold::pull_back(how, x.tensor(), adjoint)),
         }
         Ok(())
     }

@@ -62,6 +62,8 @@ impl TorchFile {
         }
         let missing = || Malformed::Missing { name: format!("{root}/data.pkl") };
         let data = archive.read(&format!("{root}/data.pkl"))?.ok_or_else(missing)?;
+        // The bytes may be those of a mapped file, which can change: what is relied on is a copy.
+        let data = SharedBytes::from(data.to_vec());
         let graph = pickle::parse_all(&data)?;
         let externals = Externals::Members { archive, root, read: Default::default() };
         Self::collect(&graph, &data, externals, size)

@@ -95,7 +95,9 @@ fn record(cursor: &mut Cursor<'_>) -> Result<Member, Malformed> {
     cursor.take(8)?;
     let header = cursor.u32()?;
     let at = cursor.position();
-    let name = to_text("zip member name", cursor.take(name.into())?, at)?.to_string();
+    // The bytes may be those of a mapped file, which can change: what is checked is a copy.
+    let name = cursor.take(name.into())?.to_vec();
+    let name = to_text("zip member name", &name, at)?.to_string();
     let extra = cursor.take(extra.into())?;
     cursor.take(comment.into())?;
     let mut member =

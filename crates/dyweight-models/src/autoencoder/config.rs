@@ -65,6 +65,11 @@ impl AutoencoderConfig {
         }
     }
 
+    /// The LSUN models', with a codebook of 8192 entries.
+    pub fn vq_f4() -> Self {
+        Self { widths: vec![128, 256, 512], latents: 3, hidden: 3, codebook: Some(8192), scaling: 1.0, ..Self::sd15() }
+    }
+
     /// From the `config.json` of a diffusers `AutoencoderKL`.
     pub fn from_diffusers(map: &Map<String, Value>) -> Result<Self, Malformed> {
         let options = Kwargs(map);
@@ -167,6 +172,9 @@ impl AutoencoderConfig {
         let sizes = [self.images, self.latents, self.hidden, self.groups, self.codebook.unwrap_or(1), self.layers];
         if self.widths.is_empty() || self.widths.iter().chain(&sizes).any(|size| *size == 0) {
             return wrong("a size of the autoencoder is 0".into());
+        }
+        if let Some(width) = self.widths.iter().find(|width| **width > WIDEST) {
+            return wrong(format!("{width} channels, more than {WIDEST}"));
         }
         if let Some(width) = self.widths.iter().find(|width| **width % self.groups != 0) {
             return wrong(format!("{width} channels in {} groups", self.groups));

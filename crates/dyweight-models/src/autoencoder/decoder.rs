@@ -11,12 +11,15 @@ use dyweight_nn::{
 };
 use std::sync::Arc;
 
+/// Blocks of one size, and the convolution behind their doubling.
+type Rise = (Vec<Res>, Option<Conv2d>);
+
 /// The decoder.
 pub(super) struct Decoder {
     conv_in: Conv2d,
     middle: Middle,
     /// The coarsest first.
-    levels: Vec<(Vec<Res>, Option<Conv2d>)>,
+    levels: Vec<Rise>,
     norm_out: GroupNorm,
     conv_out: Conv2d,
 }
@@ -58,9 +61,19 @@ impl Decoder {
     }
 
     pub(super) fn forward(&self, z: &Act, record: bool) -> (Act, Option<DecoderTape>) {
-        let (mut h, middle) = self.middle.forward(self.conv_in.forward(z), record);
-        let mut levels = Vec::new();
-        for (blocks, double) in &self.levels {
+        let (h, middle) = self.middle.forward(self.conv_in.forward(z), record);
+        let (h, levels) = self.rise(h, &self.levels, record);
+        let (active, stats) = self.norm_out.forward(&h, Modulation::None);
+        let last = record.then_some(h);
+        let image = self.conv_out.forward(&active);
+        let tape = middle.zip(last).map(|(middle, last)| DecoderTape { size: z.size(), middle, levels, last, stats });
+        (image, tape)
+    }
+
+    /// Through some of the levels.
+    fn rise(&self, mut h: Act, levels: &[Rise], record: bool) -> (Act, Vec<Vec<ResTape>>) {
+        let mut all = Vec::new();
+        for (blocks, double) in levels {
             let mut tapes = Vec::new();
             for block in blocks {
                 let (y, tape) = block.forward(Arc::new(h), None, record);
@@ -68,13 +81,32 @@ impl Decoder {
                 tapes.extend(tape);
             }
             if let Some(conv) = double {
-                h = conv.forward(&upsample_nearest(&h));
+                let doubled = upsample_nearest(&h);
+                drop(h);
+                h = conv.forward(&doubled);
             }
-            levels.push(tapes);
+            all.push(tapes);
         }
-        let (active, stats) = self.norm_out.forward(&h, Modulation::None);
-        let image = self.conv_out.forward(&active);
-        (image, middle.map(|middle| DecoderTape { size: z.size(), middle, levels, last: h, stats }))
+        (h, all)
+    }
+
+    /// Pixels along a pixel of the latents behind the part that sees all of an image.
+    pub(super) fn coarse_factor(&self) -> usize {
+        if self.levels.len() > 1 { 2 } else { 1 }
+    }
+
+    /// The coarse part: the middle with its attention, and the coarsest level.
+    pub(super) fn coarse(&self, z: &Act) -> Act {
+        let (h, _) = self.middle.forward(self.conv_in.forward(z), false);
+        self.rise(h, &self.levels[..1], false).0
+    }
+
+    /// What follows the coarse part.
+    pub(super) fn fine(&self, h: Act) -> Act {
+        let (h, _) = self.rise(h, &self.levels[1..], false);
+        let (active, _) = self.norm_out.forward(&h, Modulation::None);
+        drop(h);
+        self.conv_out.forward(&active)
     }
 
     pub(super) fn backward(&self, tape: DecoderTape, gradient: &Act) -> Act {

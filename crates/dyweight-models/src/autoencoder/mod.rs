@@ -16,6 +16,7 @@ mod decoder;
 mod encoder;
 mod middle;
 mod names;
+mod tiles;
 
 pub use config::AutoencoderConfig;
 pub(crate) use names::{compvis, diffusers, is_compvis};
@@ -24,8 +25,9 @@ use crate::weights::{Layout, Scope, Source, TensorPlan, TensorSet};
 use codebook::Codebook;
 use decoder::{Decoder, DecoderTape};
 use dyweight_core::error::Result;
-use dyweight_nn::{Act, Conv2d, ConvAlgo, ConvSpec};
+use dyweight_nn::{Act, Conv2d, ConvAlgo, ConvSpec, Dtype};
 use encoder::Encoder;
+pub(crate) use tiles::Tiling;
 
 /// An autoencoder with its weights.
 pub struct Autoencoder {
@@ -70,8 +72,8 @@ impl Autoencoder {
     }
 
     /// One with random weights, the same for the same seed.
-    pub fn random(config: &AutoencoderConfig, seed: u64, algo: ConvAlgo) -> Result<Self> {
-        Self::new(config, &Source::Random { seed }.root(), algo, Halves::Decoder)
+    pub fn random(config: &AutoencoderConfig, (seed, dtype): (u64, Dtype), algo: ConvAlgo) -> Result<Self> {
+        Self::new(config, &Source::Random { seed, dtype }.root(), algo, Halves::Decoder)
     }
 
     /// The tensors of a configuration.
@@ -119,6 +121,12 @@ impl Autoencoder {
         let h = self.post_quant.as_ref().map(|conv| conv.forward(z));
         let (image, tape) = self.decoder.forward(h.as_ref().unwrap_or(z), record);
         (image, tape.map(|decoder| DecodingTape { size, decoder }))
+    }
+
+    /// The image of one sample's latents that have been quantised where there is a codebook, in tiles.
+    pub(crate) fn decode_tiled(&self, z: &Act, tiling: Tiling) -> Act {
+        let h = self.post_quant.as_ref().map(|conv| conv.forward(z));
+        self.decoder.forward_tiled(h.as_ref().unwrap_or(z), self.config.factor(), tiling)
     }
 
     /// The gradient of the latents from that of the image.

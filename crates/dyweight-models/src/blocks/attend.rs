@@ -54,8 +54,9 @@ impl Attend {
     pub(crate) fn forward(&self, x: &Act, context: &Act, residual: &Act, record: bool) -> (Act, Option<AttendTape>) {
         let (q, k, v) = (self.q.forward(x), self.k.forward(context), self.v.forward(context));
         let (gathered, sums) = self.core.forward(&q, &k, &v, Bias::NONE);
+        let kept = record.then_some((q, k, v));
         let y = self.out.forward_residual(&gathered, residual, 1.0);
-        (y, record.then_some(AttendTape { q, k, v, gathered, sums }))
+        (y, kept.map(|(q, k, v)| AttendTape { q, k, v, gathered, sums }))
     }
 
     /// The gradient of tokens that attend to themselves; the residual's is `gy`.

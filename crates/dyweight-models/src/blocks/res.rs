@@ -59,15 +59,18 @@ impl Res {
     /// The output for input `x` and time vector `e`.
     pub(crate) fn forward(&self, x: Arc<Act>, e: Option<&Act>, record: bool) -> (Act, Option<ResTape>) {
         let (active, stats1) = self.norm1.forward(&x, Modulation::None);
+        let direct = self.shortcut.as_ref().map(|shortcut| shortcut.forward(&x));
+        // Nothing is held that is not needed any more: a large image's activation is a large part of all memory.
+        let x = (record || direct.is_none()).then_some(x);
         let h = self.conv1.forward(&active);
         drop(active);
         let time = self.time.as_ref().zip(e).map(|(time, e)| time.forward(e));
         let (active, stats2) = self.norm2.forward(&h, modulation(time.as_ref()));
-        let y = match &self.shortcut {
-            Some(shortcut) => self.conv2.forward_residual(&active, &shortcut.forward(&x), 1.0),
-            None => self.conv2.forward_residual(&active, &x, 1.0),
-        };
-        (y, record.then_some(ResTape { x, stats1, h, time, stats2 }))
+        let h = record.then_some(h);
+        let residual = direct.as_ref().or(x.as_deref()).expect("x is kept where there is no shortcut");
+        let y = self.conv2.forward_residual(&active, residual, 1.0);
+        let tape = x.zip(h).map(|(x, h)| ResTape { x, stats1, h, time, stats2 });
+        (y, tape)
     }
 
     /// The gradient of the input, and of the time vector, from that of the output.

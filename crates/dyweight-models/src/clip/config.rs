@@ -2,6 +2,7 @@
 
 use crate::edm::kwargs::Kwargs;
 use crate::weights::TensorSet;
+use dyweight_core::error::Error;
 use dyweight_files::Malformed;
 use dyweight_nn::Gelu;
 use serde_json::{Map, Value};
@@ -11,6 +12,8 @@ const DEEPEST: usize = 256;
 const MOST_ROWS: usize = 1 << 24;
 /// Every released tower has heads of this width, but for those that say otherwise.
 const HEAD: usize = 64;
+/// The end of a text where a configuration of transformers says nothing.
+const END: usize = 49407;
 /// Released configurations carry this number for the end of a text, which it is not.
 const STALE_END: usize = 2;
 
@@ -76,6 +79,15 @@ const GELUS: [(&str, Gelu); 5] = [
     ("gelu_fast", Gelu::Tanh),
 ];
 
+/// A unit by the name configurations have for it.
+pub fn gelu_named(name: &str) -> Result<Gelu, Error> {
+    let known = &GELUS[..2];
+    known.iter().find(|(n, _)| *n == name).map(|(_, gelu)| *gelu).ok_or_else(|| {
+        let known = known.iter().map(|(name, _)| name.to_string()).collect();
+        Error::UnknownName { kind: "activation", name: name.into(), known }
+    })
+}
+
 impl StackConfig {
     fn from_transformers(map: &Map<String, Value>, defaults: [usize; 4]) -> Result<Self, Malformed> {
         let options = Kwargs(map);
@@ -93,7 +105,7 @@ impl StackConfig {
         .checked()
     }
 
-    fn checked(self) -> Result<Self, Malformed> {
+    pub(crate) fn checked(self) -> Result<Self, Malformed> {
         let Self { width, hidden, layers, heads, eps, .. } = self;
         let fits = width > 0 && hidden > 0 && layers > 0 && heads > 0 && width % heads.max(1) == 0 && eps > 0.0;
         if fits {
@@ -108,16 +120,16 @@ impl TextConfig {
     /// From a transformers `CLIPTextConfig`.
     pub fn from_transformers(map: &Map<String, Value>) -> Result<Self, Malformed> {
         let options = Kwargs(map);
-        let end = options.count("eos_token_id", MOST_ROWS)?.filter(|end| *end != STALE_END);
+        let end = options.count("eos_token_id", MOST_ROWS)?.unwrap_or(END);
         Ok(Self {
             stack: StackConfig::from_transformers(map, [512, 2048, 12, 8])?,
             vocabulary: options.count("vocab_size", MOST_ROWS)?.unwrap_or(49408),
             positions: options.count("max_position_embeddings", WIDEST)?.unwrap_or(77),
-            end,
+            end: Some(end).filter(|end| *end != STALE_END),
         })
     }
 
-    /// Reads the configuration off the tensors, whose names begin with `prefix`; heads are 64 wide, as in every released
+    /// Reads the configuration off the tensors of a text tower alone, whose names begin with `prefix`; heads are 64 wide, as in every released
     /// tower. One narrower than that is a test's, with four.
     pub(crate) fn of_tensors(set: &TensorSet, prefix: &str) -> Result<Self, Malformed> {
         let size = |name: &str, axis: usize| {
@@ -159,12 +171,12 @@ impl ClipConfig {
     }
 
     fn from_transformers(map: &Map<String, Value>) -> Result<Self, Malformed> {
-        let (text, vision) = (object(map, "text_config")?, object(map, "vision_config")?);
-        let options = Kwargs(vision);
+        let (text, vision) = (tower(map, "text_config"), tower(map, "vision_config"));
+        let options = Kwargs(&vision);
         Ok(Self {
-            text: TextConfig::from_transformers(text)?,
+            text: TextConfig::from_transformers(&text)?,
             vision: VisionConfig {
-                stack: StackConfig::from_transformers(vision, [768, 3072, 12, 12])?,
+                stack: StackConfig::from_transformers(&vision, [768, 3072, 12, 12])?,
                 size: options.count("image_size", WIDEST)?.unwrap_or(224),
                 patch: options.count("patch_size", WIDEST)?.unwrap_or(32),
                 channels: options.count("num_channels", WIDEST)?.unwrap_or(3),
@@ -176,6 +188,7 @@ impl ClipConfig {
     fn from_open_clip(map: &Map<String, Value>) -> Result<Self, Malformed> {
         let (text, vision) = (object(map, "text_cfg")?, object(map, "vision_cfg")?);
         let (t, v) = (Kwargs(text), Kwargs(vision));
+        [text, vision].into_iter().try_for_each(refuse_others)?;
         let quick = map.get("quick_gelu").and_then(Value::as_bool).unwrap_or(false);
         let gelu = if quick { Gelu::Quick } else { Gelu::Exact };
         let stack = |options: &Kwargs<'_>, heads: usize| -> Result<StackConfig, Malformed> {
@@ -204,6 +217,39 @@ impl ClipConfig {
             },
             features: Kwargs(map).needed("embed_dim", WIDEST)?,
         })
+    }
+}
+
+/// A tower's part of a transformers configuration. Older files carry it twice, and what stands in the second counts.
+fn tower(map: &Map<String, Value>, name: &str) -> Map<String, Value> {
+    let part = |name: &str| map.get(name).and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut config = part(name);
+    config.extend(part(&format!("{name}_dict")));
+    config
+}
+
+/// Options of OpenCLIP that make another network with the same tensors.
+const OTHERS: [&str; 9] = [
+    "hf_model_name",
+    "timm_model_name",
+    "attentional_pool",
+    "global_average_pool",
+    "no_causal_mask",
+    "no_ln_pre",
+    "embed_cls",
+    "norm_kwargs",
+    "act_kwargs",
+];
+
+fn refuse_others(tower: &Map<String, Value>) -> Result<(), Malformed> {
+    let is_set = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));
+    let odd = OTHERS.iter().find(|name| tower.get(**name).is_some_and(is_set)).copied();
+    let pooling = tower.get("pool_type").and_then(Value::as_str).filter(|kind| !["tok", "argmax"].contains(kind));
+    match odd.or(pooling.map(|_| "pool_type")) {
+        None => Ok(()),
+        Some(name) => Err(Malformed::Inconsistent {
+            problem: format!("asks for '{name}' = {}, which is not supported", tower[name]),
+        }),
     }
 }
 

@@ -9,7 +9,7 @@ use dyweight_nn::{Act, Gelu, LayerNorm, Linear};
 const NAMES: [&str; 4] = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj"];
 
 /// Layers one after the other.
-pub(super) struct Stack {
+pub(crate) struct Stack {
     layers: Vec<Layer>,
     gelu: Gelu,
 }
@@ -23,7 +23,7 @@ struct Layer {
 }
 
 /// What the way back needs of each layer.
-pub(super) struct StackTape(Vec<LayerTape>);
+pub(crate) struct StackTape(Vec<LayerTape>);
 
 struct LayerTape {
     x: Act,
@@ -33,7 +33,7 @@ struct LayerTape {
 }
 
 impl Stack {
-    pub(super) fn new(scope: &Scope<'_>, config: &StackConfig, causal: bool) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope<'_>, config: &StackConfig, causal: bool) -> Result<Self> {
         let (width, eps) = (config.width, config.eps as f32);
         let layer = |i: usize| -> Result<Layer> {
             let at = scope.at("encoder.layers").at(i);
@@ -49,7 +49,7 @@ impl Stack {
         Ok(Self { layers: (0..config.layers).map(layer).collect::<Result<_>>()?, gelu: config.gelu })
     }
 
-    pub(super) fn forward(&self, mut x: Act, record: bool) -> (Act, Option<StackTape>) {
+    pub(crate) fn forward(&self, mut x: Act, record: bool) -> (Act, Option<StackTape>) {
         let mut tapes = Vec::new();
         for layer in &self.layers {
             let normed = layer.norm1.forward(&x);
@@ -62,7 +62,7 @@ impl Stack {
         (x, record.then_some(StackTape(tapes)))
     }
 
-    pub(super) fn backward(&self, tape: StackTape, mut g: Act) -> Act {
+    pub(crate) fn backward(&self, tape: StackTape, mut g: Act) -> Act {
         for (layer, LayerTape { x, attend, x1, wide }) in self.layers.iter().zip(tape.0).rev() {
             let to_wide = self.gelu.backward(&wide, &layer.fc2.backward(&g));
             g.add_assign(&layer.norm2.backward(&x1, &layer.fc1.backward(&to_wide)));

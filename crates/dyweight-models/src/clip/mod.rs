@@ -11,16 +11,24 @@
 //! Tensors are asked for by the names of transformers; `names` has those of OpenCLIP.
 
 mod config;
+mod features;
+mod file;
+mod infer;
 mod layers;
 mod names;
+mod published;
 mod score;
 mod text;
 mod tokenizer;
 mod vision;
 
-pub use config::{ClipConfig, TextConfig, VisionConfig};
+pub use config::{ClipConfig, StackConfig, TextConfig, VisionConfig, gelu_named};
+pub use features::ClipFeatures;
+pub use file::{ClipFile, ClipOptions};
+pub(crate) use layers::Stack;
 pub(crate) use names::{open_clip, text_tower, whole};
-pub use score::{Clip, Scores};
+pub(crate) use score::cosine;
+pub use score::{Clip, ImageTower, Scores};
 pub use text::{EncodedText, TextTower};
-pub use tokenizer::{Padding, Tokenizer};
+pub use tokenizer::{Dialect, Padding, Tokenizer};
 pub use vision::VisionTower;

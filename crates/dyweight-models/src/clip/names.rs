@@ -42,11 +42,14 @@ pub(crate) fn whole(set: &TensorSet) -> Option<Layout> {
 pub(crate) fn open_clip(set: &TensorSet) -> Option<Layout> {
     let prefix = set.prefix_of("visual.conv1.weight")?.to_string();
     let owned = prefix.clone();
-    let ignored = ["logit_scale", "attn_mask", "input_resolution", "context_length", "vocab_size"];
+    // Newer files put the text tower under a name of its own.
+    let text = if set.has(&format!("{prefix}text.token_embedding.weight")) { "text." } else { "" };
+    let ignored = ["logit_scale", "attn_mask", "text.attn_mask", "input_resolution", "context_length", "vocab_size"];
     let owns = move |name: &str| name.strip_prefix(&owned).is_some_and(|rest| !ignored.contains(&rest));
     let locate = move |name: &str| {
         let place = translate(name);
-        Location { name: format!("{prefix}{}", place.name), ..place }
+        let tower = if place.name.starts_with("visual.") { "" } else { text };
+        Location { name: format!("{prefix}{tower}{}", place.name), ..place }
     };
     Some(Layout::new(locate, owns))
 }

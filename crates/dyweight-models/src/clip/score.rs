@@ -1,22 +1,71 @@
 //! Both towers: features of images and texts, and how well they fit.
 
-use super::config::ClipConfig;
+use super::config::{ClipConfig, VisionConfig};
 use super::text::TextTower;
-use super::vision::VisionTower;
-use crate::weights::{Layout, Scope, Source, TensorSet};
+use super::vision::{VisionTape, VisionTower};
+use crate::weights::{Layout, Scope, Source, TensorPlan, TensorSet};
 use dyweight_core::error::{Error, Result};
-use dyweight_nn::{Act, Linear};
+use dyweight_nn::{Act, Dtype, Linear};
 
 /// What a cosine is multiplied by.
 const SCALE: f64 = 100.0;
+
+/// The image tower and the projection of what it says.
+pub struct ImageTower {
+    vision: VisionTower,
+    projection: Linear,
+}
+
+/// What the way back through it needs.
+pub(super) type ImageTape = VisionTape;
+
+impl ImageTower {
+    /// Builds it from the tensors of a file, with their fingerprint.
+    pub(crate) fn load(config: &ClipConfig, set: &TensorSet, layout: &Layout) -> Result<(Self, String)> {
+        Source::build("CLIP image tower", set, layout, |scope| Self::new(config, scope))
+    }
+
+    /// One with random weights, the same for the same seed.
+    pub fn random(config: &ClipConfig, seed: u64) -> Result<Self> {
+        Self::new(config, &Source::Random { seed, dtype: Dtype::F32 }.root())
+    }
+
+    fn new(config: &ClipConfig, scope: &Scope<'_>) -> Result<Self> {
+        let width = config.vision.stack.width;
+        Ok(Self {
+            vision: VisionTower::new(&config.vision, &scope.at("vision_model"))?,
+            projection: scope.linear_without_bias("visual_projection", width, config.features)?,
+        })
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &VisionConfig {
+        self.vision.config()
+    }
+
+    /// Width of its features.
+    pub fn features(&self) -> usize {
+        self.projection.outputs()
+    }
+
+    /// Features of images, `[n, 1, 1, features]`, from normalised pixels of the configured size.
+    pub(super) fn forward(&self, pixels: &Act, record: bool) -> (Act, Option<ImageTape>) {
+        let (pooled, tape) = self.vision.forward(pixels, record);
+        (self.projection.forward(&pooled), tape)
+    }
+
+    /// The gradient of the pixels.
+    pub(super) fn backward(&self, tape: ImageTape, gradient: &Act) -> Act {
+        self.vision.backward(tape, &self.projection.backward(gradient))
+    }
+}
 
 /// Both towers with their weights.
 pub struct Clip {
     config: ClipConfig,
     text: TextTower,
-    vision: VisionTower,
     text_projection: Linear,
-    visual_projection: Linear,
+    image: ImageTower,
 }
 
 /// Scores of pairs of an image and a text.
@@ -37,15 +86,29 @@ impl Clip {
         Source::build("CLIP model", set, layout, |scope| Self::new(config, scope))
     }
 
+    /// One with random weights, the same for the same seed.
+    pub fn random(config: &ClipConfig, seed: u64) -> Result<Self> {
+        Self::new(config, &Source::Random { seed, dtype: Dtype::F32 }.root())
+    }
+
+    /// Names and shapes of its tensors.
+    pub fn plan(config: &ClipConfig) -> Result<Vec<TensorPlan>> {
+        Source::plan(|scope| Self::new(config, scope))
+    }
+
     fn new(config: &ClipConfig, scope: &Scope<'_>) -> Result<Self> {
-        let project = |name: &str, width: usize| scope.linear_without_bias(name, width, config.features);
+        let width = config.text.stack.width;
         Ok(Self {
             text: TextTower::new(&config.text, &scope.at("text_model"))?,
-            vision: VisionTower::new(&config.vision, &scope.at("vision_model"))?,
-            text_projection: project("text_projection", config.text.stack.width)?,
-            visual_projection: project("visual_projection", config.vision.stack.width)?,
+            text_projection: scope.linear_without_bias("text_projection", width, config.features)?,
+            image: ImageTower::new(config, scope)?,
             config: config.clone(),
         })
+    }
+
+    /// The text tower.
+    pub fn text(&self) -> &TextTower {
+        &self.text
     }
 
     /// What it was built from.
@@ -56,7 +119,7 @@ impl Clip {
     /// Features of images, `[n, 1, 1, features]`, from normalised pixels of the configured size.
     pub fn image_features(&self, pixels: &Act) -> Result<Act> {
         self.check(pixels)?;
-        Ok(self.visual_projection.forward(&self.vision.forward(pixels, false).0))
+        Ok(self.image.forward(pixels, false).0)
     }
 
     /// Features of `n` texts, `[n, 1, 1, features]`.
@@ -69,8 +132,7 @@ impl Clip {
         self.check(pixels)?;
         let n = pixels.shape().n;
         let text_features = self.text_features(n, ids)?;
-        let (pooled, tape) = self.vision.forward(pixels, true);
-        let image_features = self.visual_projection.forward(&pooled);
+        let (image_features, tape) = self.image.forward(pixels, true);
         let mut gradient = Act::zeros(image_features.shape());
         let width = self.config.features;
         let mut scores = Vec::with_capacity(n);
@@ -79,8 +141,7 @@ impl Clip {
             scores.push(SCALE * score);
             to.iter_mut().zip(slope).for_each(|(to, slope)| *to = (SCALE * slope) as f32);
         }
-        let to_pooled = self.visual_projection.backward(&gradient);
-        let to_pixels = tape.map(|tape| self.vision.backward(tape, &to_pooled));
+        let to_pixels = tape.map(|tape| self.image.backward(tape, &gradient));
         let to_pixels = to_pixels.unwrap_or_else(|| Act::zeros(pixels.shape()));
         Ok(Scores { image_features, text_features, scores, to_pixels })
     }
@@ -94,7 +155,7 @@ impl Clip {
 }
 
 /// ⟨a, b⟩/(‖a‖‖b‖) and its derivative in a: (b̂ − cos·â)/‖a‖.
-fn cosine(a: &[f32], b: &[f32]) -> (f64, Vec<f64>) {
+pub(crate) fn cosine(a: &[f32], b: &[f32]) -> (f64, Vec<f64>) {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
     let (norm_a, norm_b) = (dot(a, a).sqrt(), dot(b, b).sqrt());
     let cosine = dot(a, b) / (norm_a * norm_b);

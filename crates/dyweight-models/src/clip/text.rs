@@ -2,7 +2,7 @@
 
 use super::config::TextConfig;
 use super::layers::Stack;
-use crate::weights::{Layout, Scope, Source, TensorSet};
+use crate::weights::{Layout, Scope, Source, TensorPlan, TensorSet};
 use dyweight_core::error::{Error, Result};
 use dyweight_nn::{Act, Embedding, LayerNorm, Shape, add_to_each, pick_tokens};
 
@@ -29,9 +29,9 @@ impl TextTower {
         Source::build("text encoder", set, layout, |scope| Self::new(config, scope))
     }
 
-    /// One with random weights, the same for the same seed.
-    pub fn random(config: &TextConfig, seed: u64) -> Result<Self> {
-        Self::new(config, &Source::Random { seed }.root())
+    /// The tensors of a configuration.
+    pub fn plan(config: &TextConfig) -> Result<Vec<TensorPlan>> {
+        Source::plan(|scope| Self::new(config, scope))
     }
 
     pub(super) fn new(config: &TextConfig, scope: &Scope<'_>) -> Result<Self> {

@@ -4,11 +4,12 @@ use super::Edm;
 use super::precond::Factors;
 use super::unet::Tape;
 use crate::side_by_side::{parts, side_by_side};
-use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback};
+use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback, no_feature};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::{Tensor, dot};
 use dyweight_nn::{Act, Shape};
 use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
 
 /// Samples in one pass.
 const AT_ONCE: RangeInclusive<usize> = 8..=16;
@@ -29,6 +30,8 @@ struct Pass {
     /// F, of the image's shape.
     output: Tensor,
     tape: Option<Tape>,
+    /// Between encoder and decoder.
+    narrowest: Arc<Act>,
 }
 
 impl<'m> Bound<'m> {
@@ -54,9 +57,9 @@ impl<'m> Bound<'m> {
         let factors: Vec<Factors> = sigmas.iter().map(|s| self.model.precond.factors(*s)).collect();
         let noise = factors.iter().map(|f| f.noise as f32).collect();
         let input = scaled_act(&x, x.shape()[1], |i| factors[i].input);
-        let (out, tape) = self.model.net.forward(input, noise, rows, record);
+        let (out, tape, narrowest) = self.model.net.forward(input, noise, rows, record);
         let output = leading_channels(&out, x.shape())?;
-        Ok(Pass { samples, x, sigmas, factors, output, tape })
+        Ok(Pass { samples, x, sigmas, factors, output, tape, narrowest })
     }
 
     fn check(&self, x: &Tensor, levels: &Levels) -> Result<()> {
@@ -83,7 +86,7 @@ impl<'m> Bound<'m> {
 
     /// Carries a cotangent of the prediction back through a recorded pass.
     fn pull_back(&self, pass: Pass, cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
-        let Pass { samples, x, sigmas, factors, output, tape } = pass;
+        let Pass { samples, x, sigmas, factors, output, tape, .. } = pass;
         let cotangent = &cotangent.slice(samples);
         let tape = tape.expect("made by with_pullback");
         let gradient = scaled_act(cotangent, self.model.config.net.outputs, |i| factors[i].out);
@@ -103,6 +106,17 @@ impl Pass {
     /// The denoised samples.
     fn value(&self) -> Tensor {
         combine(&self.factors, |f| (f.skip, f.out), &self.x, &self.output)
+    }
+
+    /// The mean over channels between encoder and decoder, one number for each place.
+    fn feature(&self) -> Vec<Vec<f64>> {
+        let shape = self.narrowest.shape();
+        let places = shape.h * shape.w;
+        let data = self.narrowest.to_nchw();
+        let mean = |sample: &[f32], place: usize| {
+            sample.iter().skip(place).step_by(places).map(|v| f64::from(*v)).sum::<f64>() / shape.c as f64
+        };
+        data.chunks(shape.c * places).map(|sample| (0..places).map(|place| mean(sample, place)).collect()).collect()
     }
 }
 
@@ -143,6 +157,18 @@ impl Denoiser for Bound<'_> {
             return Ok(x.clone());
         }
         Tensor::concat(&self.passes(x, levels, false, |pass| pass.value())?)
+    }
+
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        self.check(x, levels)?;
+        let own = self.model.config.narrowest();
+        if own != len {
+            return Err(no_feature(len, Some(own)));
+        }
+        let passes = self.passes(x, levels, false, |pass| (pass.value(), pass.feature()))?;
+        let (values, features): (Vec<Tensor>, Vec<Vec<Vec<f64>>>) = passes.into_iter().unzip();
+        let value = if values.is_empty() { x.clone() } else { Tensor::concat(&values)? };
+        Ok((value, features.concat()))
     }
 
     fn prediction(&self) -> Prediction {

@@ -149,6 +149,11 @@ const MOST_TAPS: usize = 16;
 const MOST_STEPS: usize = 1 << 20;
 
 impl Config {
+    /// Places between encoder and decoder.
+    pub(super) fn narrowest(&self) -> usize {
+        (self.resolution >> (self.net.channel_mult.len() - 1)).pow(2)
+    }
+
     /// Reads the options of a file; whatever they leave out has its default.
     pub fn from_map(map: &Map<String, Value>) -> Result<Self, Malformed> {
         let options = Kwargs(map);

@@ -67,7 +67,8 @@ impl EdmFile {
         let given = config.map(read_config).transpose()?;
         let config = given.or(inside).ok_or_else(|| Error::Conflict {
             problem: format!("{} holds tensors but not what network they belong to", path.display()),
-            hint: "give --config: a JSON file with cls, img_resolution, img_channels, … as the network was made".into(),
+            hint: "give --model-config: a JSON file with cls, img_resolution, img_channels, … as the network was made"
+                .into(),
         })?;
         Ok(Self { path: path.into(), config, tensors })
     }

@@ -106,6 +106,10 @@ impl Model for Edm {
     fn sigma_range(&self) -> (f64, f64) {
         self.precond.sigma_range()
     }
+
+    fn feature_len(&self) -> Option<usize> {
+        Some(self.config.narrowest())
+    }
 }
 
 /// The convolution algorithm of a name.

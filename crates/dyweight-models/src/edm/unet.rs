@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub(super) struct UNet {
     embedding: Embedding,
     layers: Vec<Layer>,
+    /// The last layer of the encoder.
+    bottleneck: usize,
 }
 
 /// What the layers kept on the way forward.
@@ -29,24 +31,35 @@ impl UNet {
         let embedding = Embedding::new(config, &plan.embedding, weights)?;
         // Packing is half of the time to load.
         let build = |step| Layer::new(step, &plan, config, weights, algo);
-        let layers = plan.steps.par_iter().map(build).collect::<Result<_>>()?;
-        Ok(Self { embedding, layers })
+        let layers: Vec<Layer> = plan.steps.par_iter().map(build).collect::<Result<_>>()?;
+        let bottleneck = layers.iter().rposition(|layer| matches!(layer, Layer::Push)).unwrap_or(0);
+        Ok(Self { embedding, layers, bottleneck })
     }
 
     /// The output for image `x`, one c_noise per sample, and label rows; with a tape if it is to be differentiated.
-    pub(super) fn forward(&self, x: Act, noise: Vec<f32>, labels: Option<&[f32]>, record: bool) -> (Act, Option<Tape>) {
+    /// The activation between encoder and decoder is handed over too: it is on the stack anyway.
+    pub(super) fn forward(
+        &self,
+        x: Act,
+        noise: Vec<f32>,
+        labels: Option<&[f32]>,
+        record: bool,
+    ) -> (Act, Option<Tape>, Arc<Act>) {
         let (embedding, saved) = self.embedding.forward(noise, labels);
         let x = Arc::new(x);
         let mut state = Forward { aux: x.clone(), x, out: None, stack: Vec::new(), embedding };
-        let mut tape = Vec::new();
-        for layer in &self.layers {
+        let (mut tape, mut narrowest) = (Vec::new(), state.x.clone());
+        for (i, layer) in self.layers.iter().enumerate() {
             let saved = layer.forward(&mut state, record);
             if record {
                 tape.push(saved);
             }
+            if i == self.bottleneck {
+                narrowest = state.x.clone();
+            }
         }
         let out = state.out.expect("every plan ends with a head");
-        (out, record.then_some(Tape { embedding: saved, layers: tape }))
+        (out, record.then_some(Tape { embedding: saved, layers: tape }), narrowest)
     }
 
     /// Derivatives of a loss in the image and in each sample's c_noise, from its derivative in the output.

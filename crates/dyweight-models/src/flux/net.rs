@@ -68,7 +68,7 @@ impl Flux {
 
     /// A network with random weights, the same for the same seed: for tests and speed measurements.
     pub fn random(config: &FluxConfig, seed: u64) -> Result<Self> {
-        Self::new(config, &Source::Random { seed }.root())
+        Self::new(config, &Source::Random { seed, dtype: dyweight_nn::Dtype::F32 }.root())
     }
 
     /// The tensors of a configuration.

@@ -1,10 +1,11 @@
 //! From samples of a denoiser to images.
 
 use super::bound::{scaled_act, to_tensor};
-use crate::autoencoder::Autoencoder;
-use dyweight_core::denoiser::Decoder;
+use crate::autoencoder::{Autoencoder, Tiling};
+use dyweight_core::denoiser::{Decoder, DecoderPullback};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
+use dyweight_nn::Act;
 
 /// An autoencoder and the size of its images.
 pub struct ImageDecoder {
@@ -23,6 +24,14 @@ impl ImageDecoder {
         Ok(Self { autoencoder, latents })
     }
 
+    /// What the autoencoder decodes for sample `i`.
+    fn latents_of(&self, samples: &Tensor, i: usize) -> Act {
+        let config = self.autoencoder.config();
+        let latents = samples.slice(i..i + 1).map(|u| u / config.scaling + config.shift);
+        let z = scaled_act(&latents, |_| 1.0);
+        self.autoencoder.quantise(&z).map_or(z, |(z, _)| z)
+    }
+
     /// The autoencoder.
     pub fn autoencoder(&self) -> &Autoencoder {
         &self.autoencoder
@@ -36,15 +45,39 @@ impl Decoder for ImageDecoder {
         [config.images, config.factor() * h, config.factor() * w]
     }
 
-    /// One after the other: an image takes a hundred times the memory of its latents.
+    /// One after the other, and large ones in tiles: an image takes a hundred times the memory of its latents.
     fn decode(&self, samples: &Tensor) -> Result<Tensor> {
-        let config = self.autoencoder.config();
         let image = |i: usize| {
-            let latents = samples.slice(i..i + 1).map(|u| u / config.scaling + config.shift);
-            let z = scaled_act(&latents, |_| 1.0);
-            let quantised = self.autoencoder.quantise(&z).map(|(z, _)| z);
-            to_tensor(&self.autoencoder.decode(quantised.as_ref().unwrap_or(&z), false).0)
+            let z = self.latents_of(samples, i);
+            to_tensor(&match Tiling::of(z.size()) {
+                Some(tiling) => self.autoencoder.decode_tiled(&z, tiling),
+                None => self.autoencoder.decode(&z, false).0,
+            })
         };
         Tensor::concat(&(0..samples.samples()).map(image).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// On the way back every image is decoded again, and only what one of them needs is held. The gradient of a codebook's
+    /// rounding is passed on unchanged.
+    fn with_pullback<'d>(&'d self, samples: &Tensor) -> Result<(Tensor, DecoderPullback<'d>)> {
+        let [_, h, w] = self.latents;
+        if Tiling::of([h, w]).is_some() {
+            return Err(Error::Conflict {
+                problem: format!("latents of {h}x{w} are decoded in tiles, whose gradient is not known"),
+                hint: "train on smaller images, or with a loss of latents: l2, l1 or huber".into(),
+            });
+        }
+        let kept = samples.clone();
+        let back = move |gradient: &Tensor| {
+            let scaling = self.autoencoder.config().scaling;
+            let one = |i: usize| {
+                let (_, tape) = self.autoencoder.decode(&self.latents_of(&kept, i), true);
+                let g = scaled_act(&gradient.slice(i..i + 1), |_| 1.0);
+                let to_latents = tape.map(|tape| self.autoencoder.decode_backward(tape, &g));
+                Ok(to_tensor(&to_latents.unwrap_or(g))?.map(|v| v / scaling))
+            };
+            Tensor::concat(&(0..kept.samples()).map(one).collect::<Result<Vec<_>>>()?)
+        };
+        Ok((self.decode(samples)?, Box::new(back)))
     }
 }

@@ -9,6 +9,8 @@
 //! network   what a denoiser of latents has to offer
 //! bound     D with its contexts, as solvers see it
 //! probe     a part alone, at given inputs
+//! random    released models with random weights
+//! summary   what a model is and will need, without reading its weights
 //! model     all together, as commands see it
 //! flow      the same of a flow: FLUX
 //! texts     FLUX's two text encoders, opened when they are asked and let go
@@ -23,7 +25,9 @@ mod network;
 mod parts;
 mod precond;
 mod probe;
+mod random;
 mod schedule;
+mod summary;
 mod texts;
 
 pub use bundle::Bundle;
@@ -32,3 +36,6 @@ pub use images::ImageDecoder;
 pub use model::{LatentModel, Settings};
 pub use precond::Target;
 pub use probe::{PARTS, probe};
+pub(crate) use random::Family;
+pub use random::RANDOM;
+pub use summary::{PartSummary, Summary};

@@ -5,12 +5,13 @@ use super::bundle::{Bundle, Part};
 use super::images::ImageDecoder;
 use super::precond::{Precond, Scaling, Target};
 use super::schedule;
-use crate::autoencoder::{Autoencoder, AutoencoderConfig, Halves};
+use crate::autoencoder::{Autoencoder, Halves};
 use crate::clip::{Padding, TextTower, Tokenizer};
 use crate::unet::{Unet, UnetConfig};
 use crate::weights::read_json;
 use dyweight_core::denoiser::{Condition, Context, Decoder, Differentiable, Model, Prediction, TextContext};
 use dyweight_core::error::{Error, Result};
+use dyweight_core::noise::Stream;
 use dyweight_core::schedule::BetaTable;
 use dyweight_files::Fingerprint;
 use dyweight_nn::ConvAlgo;
@@ -34,12 +35,47 @@ pub struct Settings {
     pub text_tokens: Option<usize>,
 }
 
+/// What makes contexts of texts.
+pub(super) enum Texts {
+    /// CLIP's text tower.
+    Clip(Box<TextTower>, Tokenizer),
+    /// Random numbers, the same for the same words.
+    Random { width: usize },
+}
+
+/// Tokens of a context without a text tower: as many as CLIP's.
+const TOKENS: usize = 77;
+
+impl Texts {
+    fn width(&self) -> usize {
+        match self {
+            Texts::Clip(tower, _) => tower.config().stack.width,
+            Texts::Random { width } => *width,
+        }
+    }
+
+    fn encode(&self, prompt: &str) -> Result<TextContext> {
+        let width = self.width();
+        match self {
+            Texts::Clip(tower, tokenizer) => {
+                let encoded = tower.encode(1, &tokenizer.encode(prompt, Padding::Own)?)?;
+                Ok(TextContext { width, tokens: encoded.last.data().to_vec(), pooled: encoded.pooled.data().to_vec() })
+            }
+            Texts::Random { width } => {
+                let numbers = Stream::labelled(0, prompt).normals(TOKENS * width);
+                let tokens = numbers.into_iter().map(|v| v as f32).collect();
+                Ok(TextContext { width: *width, tokens, pooled: Vec::new() })
+            }
+        }
+    }
+}
+
 /// A latent diffusion model.
 pub struct LatentModel {
     unet: Unet,
     precond: Precond,
     images: Option<ImageDecoder>,
-    text: Option<(TextTower, Tokenizer)>,
+    texts: Option<Texts>,
     /// The empty text, for samples that are asked for nothing.
     empty: Option<Arc<TextContext>>,
     latents: [usize; 3],
@@ -60,34 +96,23 @@ impl LatentModel {
             None => None,
         };
         let tokenizer = bundle.tokenizer(settings.tokenizer.as_deref())?;
-        let text = match (tokenizer, bundle.has_text() && unet.config().context.is_some()) {
+        let texts = match (tokenizer, bundle.has_text() && unet.config().context.is_some()) {
             (Some(tokenizer), true) => {
                 let (tower, text_hash) = bundle.text()?;
                 hash.add(text_hash.as_bytes());
-                Some((tower, tokenizer))
+                Some(Texts::Clip(Box::new(tower), tokenizer))
             }
             _ => None,
         };
         let precond = precond(bundle, settings, unet.config())?;
-        Ok((Self::new(unet, precond, autoencoder, text, settings)?, hash.text()))
+        Ok((Self::new(unet, precond, autoencoder, texts, settings)?, hash.text()))
     }
 
-    /// Stable Diffusion 1.x with random weights, the same for the same seed: for speed measurements.
-    pub fn random_sd15(seed: u64, settings: &Settings) -> Result<Self> {
-        let unet = Unet::random(&UnetConfig::sd15(), seed, settings.conv)?;
-        let autoencoder = Autoencoder::random(&AutoencoderConfig::sd15(), seed, settings.conv)?;
-        let precond = Precond { table: BetaTable::stable_diffusion(), target: Target::Noise };
-        let mut model = Self::new(unet, precond, Some(autoencoder), None, settings)?;
-        // A text of Stable Diffusion's 77 tokens that says nothing.
-        model.empty = Some(Arc::new(TextContext { width: 768, tokens: vec![0.0; 77 * 768], pooled: Vec::new() }));
-        Ok(model)
-    }
-
-    fn new(
+    pub(super) fn new(
         unet: Unet,
         precond: Precond,
         autoencoder: Option<Autoencoder>,
-        text: Option<(TextTower, Tokenizer)>,
+        texts: Option<Texts>,
         settings: &Settings,
     ) -> Result<Self> {
         let config = unet.config();
@@ -98,21 +123,17 @@ impl LatentModel {
                     .into(),
             });
         }
-        if let (Some(width), Some((tower, _))) = (config.context, &text)
-            && tower.config().stack.width != width
+        if let (Some(width), Some(texts)) = (config.context, &texts)
+            && texts.width() != width
         {
             let what = "width of the text encoder".into();
-            return Err(Error::Shape { what, expected: vec![width], found: vec![tower.config().stack.width] });
+            return Err(Error::Shape { what, expected: vec![width], found: vec![texts.width()] });
         }
         let factor = autoencoder.as_ref().map(|a| a.config().factor());
         let latents = latent_shape(config, factor, settings)?;
         let images = autoencoder.map(|autoencoder| ImageDecoder::new(autoencoder, latents)).transpose()?;
-        let mut model = Self { unet, precond, images, text, empty: None, latents };
-        model.empty = match model.text {
-            Some(_) => Some(model.encode("")?),
-            None => None,
-        };
-        Ok(model)
+        let empty = texts.as_ref().map(|texts| texts.encode("").map(Arc::new)).transpose()?;
+        Ok(Self { unet, precond, images, texts, empty, latents })
     }
 
     /// The U-Net.
@@ -121,13 +142,11 @@ impl LatentModel {
     }
 
     fn encode(&self, prompt: &str) -> Result<Arc<TextContext>> {
-        let (tower, tokenizer) = self.text.as_ref().ok_or_else(|| Error::Conflict {
+        let texts = self.texts.as_ref().ok_or_else(|| Error::Conflict {
             problem: "this model came without a text encoder or without its tokenizer".into(),
             hint: "give --tokenizer: a folder with vocab.json and merges.txt".into(),
         })?;
-        let encoded = tower.encode(1, &tokenizer.encode(prompt, Padding::Own)?)?;
-        let (tokens, pooled) = (encoded.last.data().to_vec(), encoded.pooled.data().to_vec());
-        Ok(Arc::new(TextContext { width: tower.config().stack.width, tokens, pooled }))
+        texts.encode(prompt).map(Arc::new)
     }
 
     fn context(&self, context: &Context) -> Result<Arc<TextContext>> {
@@ -157,7 +176,7 @@ impl LatentModel {
     }
 }
 
-fn precond(bundle: &Bundle, settings: &Settings, config: &UnetConfig) -> Result<Precond> {
+pub(super) fn precond(bundle: &Bundle, settings: &Settings, config: &UnetConfig) -> Result<Precond> {
     let otherwise = if config.context.is_some() { BetaTable::stable_diffusion() } else { BetaTable::lsun_ldm() };
     let found = match (&bundle.scheduler, &bundle.unet) {
         (Some(path), _) => schedule::of_diffusers(path, &read_json(path, None)?)?,
@@ -173,7 +192,7 @@ fn precond(bundle: &Bundle, settings: &Settings, config: &UnetConfig) -> Result<
 }
 
 /// The shape of the latents: as given, or for images of the size asked for, or as trained.
-fn latent_shape(config: &UnetConfig, factor: Option<usize>, settings: &Settings) -> Result<[usize; 3]> {
+pub(super) fn latent_shape(config: &UnetConfig, factor: Option<usize>, settings: &Settings) -> Result<[usize; 3]> {
     let (c, trained) = (config.inputs, config.size.unwrap_or(64));
     let step = config.granularity();
     let bad = |name, value: usize, expected| Err(Error::BadValue { name, value: value.to_string(), expected });

@@ -2,20 +2,35 @@
 
 use super::bundle::{Bundle, Part};
 use crate::autoencoder::{self, Autoencoder, AutoencoderConfig, Halves};
-use crate::clip::{self, Clip, ClipConfig, TextConfig, TextTower, Tokenizer};
+use crate::clip::{self, Clip, ClipFile, ClipOptions, TextConfig, TextTower, Tokenizer};
 use crate::edm::kwargs::Kwargs;
 use crate::flux::{self, Flux, FluxConfig};
 use crate::t5::{self, T5, T5Config};
 use crate::unet::{self, Unet, UnetConfig};
+use crate::weights::{Layout, TensorSet};
 use dyweight_core::error::{Error, Result};
 use dyweight_files::Malformed;
 use dyweight_nn::ConvAlgo;
 use serde_json::{Map, Value};
 use std::path::Path;
+use std::sync::Arc;
+
+/// A network that is not built yet.
+pub(super) struct Found<C> {
+    pub(super) config: C,
+    pub(super) set: Arc<TensorSet>,
+    pub(super) layout: Layout,
+}
 
 impl Bundle {
     /// The U-Net, with the fingerprint of its weights. Averaged weights are preferred where a file has them.
     pub fn unet(&self, conv: ConvAlgo) -> Result<(Unet, String)> {
+        let Found { config, set, layout } = self.find_unet()?;
+        Unet::load(&config, &set, &layout, conv)
+    }
+
+    /// The U-Net's configuration, and where its tensors are.
+    pub(super) fn find_unet(&self) -> Result<Found<UnetConfig>> {
         let (config, set) = self.part(&self.unet, "U-Net")?.read()?;
         let named = |problem| Error::malformed(&set.path, problem);
         let config = match config {
@@ -26,11 +41,17 @@ impl Bundle {
         };
         let layout = unet::diffusers(&set).or_else(|| unet::compvis(&set, &config, true));
         let layout = layout.ok_or_else(|| named(Malformed::Missing { name: "conv_in.weight".into() }))?;
-        Unet::load(&config, &set, &layout, conv)
+        Ok(Found { config, set, layout })
     }
 
     /// The autoencoder, with the fingerprint of its weights.
     pub(crate) fn autoencoder(&self, conv: ConvAlgo, halves: Halves) -> Result<(Autoencoder, String)> {
+        let Found { config, set, layout } = self.find_autoencoder()?;
+        Autoencoder::load(&config, &set, layout, conv, halves)
+    }
+
+    /// The autoencoder's configuration, and where its tensors are.
+    pub(super) fn find_autoencoder(&self) -> Result<Found<AutoencoderConfig>> {
         let (config, set) = self.part(&self.vae, "autoencoder")?.read()?;
         let named = |problem| Error::malformed(&set.path, problem);
         let scale = Kwargs(&self.parameters).number("scale_factor").map_err(named)?;
@@ -45,11 +66,18 @@ impl Bundle {
             (None, Some(prefix)) => AutoencoderConfig::of_compvis_tensors(&set, &prefix, scale),
             (None, None) => return Err(needs_config(&set.path, "autoencoder")),
         };
-        Autoencoder::load(&config.map_err(named)?, &set, layout, conv, halves)
+        let config = config.map_err(named)?;
+        Ok(Found { config, set, layout })
     }
 
     /// The text encoder, with the fingerprint of its weights.
     pub fn text(&self) -> Result<(TextTower, String)> {
+        let Found { config, set, layout } = self.find_text()?;
+        TextTower::load(&config, &set, &layout)
+    }
+
+    /// The text encoder's configuration, and where its tensors are.
+    pub(super) fn find_text(&self) -> Result<Found<TextConfig>> {
         let (config, set) = self.part(&self.text, "text encoder")?.read()?;
         let named = |problem| Error::malformed(&set.path, problem);
         let missing = || named(Malformed::Missing { name: "embeddings.token_embedding.weight".into() });
@@ -62,7 +90,8 @@ impl Bundle {
             },
             None => TextConfig::of_tensors(&set, &prefix),
         };
-        TextTower::load(&config.map_err(named)?, &set, &layout)
+        let config = config.map_err(named)?;
+        Ok(Found { config, set, layout })
     }
 
     /// The FLUX transformer, with the fingerprint of its weights.
@@ -92,18 +121,20 @@ impl Bundle {
 
     /// Both towers of a CLIP model, with the fingerprint of their weights.
     pub fn clip(&self) -> Result<(Clip, String)> {
-        let (config, set) = self.part(&self.clip, "CLIP model")?.read()?;
-        let named = |problem| Error::malformed(&set.path, problem);
-        let config = config.ok_or_else(|| needs_config(&set.path, "CLIP model"))?;
-        let config = ClipConfig::from_map(&config).map_err(named)?;
-        let missing = || named(Malformed::Missing { name: "visual.conv1.weight".into() });
-        let layout = clip::whole(&set).or_else(|| clip::open_clip(&set)).ok_or_else(missing)?;
-        Clip::load(&config, &set, &layout)
+        match self.part(&self.clip, "CLIP model")? {
+            Part::Folder(dir) => ClipFile::open(dir, &ClipOptions::default())?.build(),
+            Part::Stored { set, config } => ClipFile::of_set(set.clone(), config.clone())?.build(),
+        }
     }
 
     /// The tokenizer that lies beside the text encoder, or the one named.
     pub fn tokenizer(&self, named: Option<&Path>) -> Result<Option<Tokenizer>> {
         named.or(self.tokenizer.as_deref()).map(Tokenizer::read).transpose()
+    }
+
+    /// True if there is such a part.
+    pub fn has_unet(&self) -> bool {
+        self.unet.is_some()
     }
 
     /// True if there is such a part.
@@ -126,6 +157,6 @@ impl Bundle {
 fn needs_config(path: &Path, what: &str) -> Error {
     Error::Conflict {
         problem: format!("{} holds a {what}, but not its configuration", path.display()),
-        hint: "give --config: the config.json that goes with it".into(),
+        hint: "give --model-config: the config.json that goes with it".into(),
     }
 }

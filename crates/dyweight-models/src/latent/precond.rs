@@ -20,6 +20,16 @@ pub enum Target {
     V,
 }
 
+impl Target {
+    /// Its name in the field.
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Noise => "epsilon",
+            Target::V => "v",
+        }
+    }
+}
+
 /// The four factors, or their derivatives in σ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Factors {

@@ -92,7 +92,7 @@ impl T5 {
 
     /// One with random weights, the same for the same seed.
     pub fn random(config: &T5Config, seed: u64) -> Result<Self> {
-        Self::new(config, &Source::Random { seed }.root())
+        Self::new(config, &Source::Random { seed, dtype: dyweight_nn::Dtype::F32 }.root())
     }
 
     /// The tensors of a configuration.

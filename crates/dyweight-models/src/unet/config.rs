@@ -73,6 +73,25 @@ impl UnetConfig {
         }
     }
 
+    /// Stable Diffusion 2.1 for images of 768 pixels.
+    pub fn sd21() -> Self {
+        Self { heads: vec![5, 10, 20, 20], context: Some(1024), size: Some(96), ..Self::sd15() }
+    }
+
+    /// The LSUN bedroom model.
+    pub fn lsun_ldm() -> Self {
+        Self {
+            inputs: 3,
+            outputs: 3,
+            widths: vec![224, 448, 672, 896],
+            down_attends: vec![false, true, true, true],
+            up_attends: vec![true, true, true, false],
+            heads: vec![7, 14, 21, 28],
+            context: None,
+            ..Self::sd15()
+        }
+    }
+
     /// From the `config.json` of a diffusers `UNet2DConditionModel`.
     pub fn from_diffusers(map: &Map<String, Value>) -> Result<Self, Malformed> {
         let options = Kwargs(map);
@@ -171,6 +190,9 @@ impl UnetConfig {
         let sizes = [self.inputs, self.outputs, self.groups, self.layers, self.context.unwrap_or(1)];
         if levels == 0 || self.widths.iter().chain(&sizes).any(|size| *size == 0) || self.layers > DEEPEST {
             return wrong("a size of the U-Net is 0 or out of bounds".into());
+        }
+        if let Some(width) = self.widths.iter().find(|width| **width > WIDEST) {
+            return wrong(format!("{width} channels, more than {WIDEST}"));
         }
         if self.depths.iter().any(|depth| *depth == 0 || *depth > DEEPEST) {
             return wrong(format!("transformer depths {:?} must be 1 to {DEEPEST}", self.depths));

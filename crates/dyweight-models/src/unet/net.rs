@@ -7,8 +7,8 @@ use crate::blocks::{Res, ResSize, ResTape};
 use crate::weights::{Layout, Scope, Source, TensorPlan, TensorSet};
 use dyweight_core::error::Result;
 use dyweight_nn::{
-    Act, Activation, Conv2d, ConvAlgo, ConvSpec, GroupNorm, Modulation, NormStats, concat, split, upsample_nearest,
-    upsample_nearest_backward,
+    Act, Activation, Conv2d, ConvAlgo, ConvSpec, Dtype, GroupNorm, Modulation, NormStats, Shape, concat, split,
+    upsample_nearest, upsample_nearest_backward,
 };
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ impl Unet {
     }
 
     /// A network with random weights, the same for the same seed: for tests and speed measurements.
-    pub fn random(config: &UnetConfig, seed: u64, algo: ConvAlgo) -> Result<Self> {
-        Self::new(config, &Source::Random { seed }.root(), algo)
+    pub fn random(config: &UnetConfig, (seed, dtype): (u64, Dtype), algo: ConvAlgo) -> Result<Self> {
+        Self::new(config, &Source::Random { seed, dtype }.root(), algo)
     }
 
     /// The tensors of a configuration.
@@ -127,6 +127,16 @@ impl Unet {
         })
     }
 
+    /// Runs it once on one sample of zeros of this size: to see what that costs.
+    pub fn measure_once(&self, [h, w]: [usize; 2], gradient: bool) {
+        let x = Act::zeros(Shape { n: 1, h, w, c: self.config.inputs });
+        let context = self.config.context.map(|width| Act::zeros(Shape::tokens(1, 77, width)));
+        let (y, tape) = self.forward(&x, vec![500.0], context.as_ref(), gradient);
+        if let Some(tape) = tape {
+            self.backward(tape, &y);
+        }
+    }
+
     /// What it was built from.
     pub fn config(&self) -> &UnetConfig {
         &self.config
@@ -173,7 +183,7 @@ impl Unet {
                 let skip = skips.pop().expect("as many skips as blocks on the way up");
                 let joined = Arc::new(concat(&[&h, &skip]));
                 let channels = skip.shape().c;
-                drop(skip);
+                drop((skip, h));
                 let (y, tape) = run(layer, joined);
                 h = y;
                 tapes.extend(tape.map(|tape| (channels, tape)));

@@ -116,11 +116,16 @@ impl Block {
     fn forward(&self, y: Act, context: &Act, record: bool) -> (Act, Option<BlockTape>) {
         let normed = self.norm1.forward(&y);
         let (y1, attn1) = self.attn1.forward(&normed, &normed, &y, record);
+        drop(normed);
+        let y = record.then_some(y);
         let (y2, attn2) = self.attn2.forward(&self.norm2.forward(&y1), context, &y1, record);
+        let y1 = record.then_some(y1);
         let wide = self.widen.forward(&self.norm3.forward(&y2));
-        let y3 = self.narrow.forward_residual(&Gelu::Exact.gated_halves(&wide), &y2, 1.0);
-        let tape = attn1.zip(attn2).map(|(attn1, attn2)| BlockTape { y, attn1, y1, attn2, y2, wide });
-        (y3, tape)
+        let gated = Gelu::Exact.gated_halves(&wide);
+        let wide = record.then_some(wide);
+        let y3 = self.narrow.forward_residual(&gated, &y2, 1.0);
+        let kept = y.zip(y1).zip(wide).zip(attn1.zip(attn2));
+        (y3, kept.map(|(((y, y1), wide), (attn1, attn2))| BlockTape { y, attn1, y1, attn2, y2, wide }))
     }
 
     fn backward(&self, tape: BlockTape, mut g: Act) -> Act {

@@ -9,7 +9,7 @@
 //! Full precision is preferred to a variant, safetensors to pickles. An index may only name files beside it.
 
 use super::set::TensorSet;
-use dyweight_core::error::{Error, Result, printable};
+use dyweight_core::error::{Error, Result, printable, shown};
 use dyweight_files::{Malformed, read_file};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,28 +69,78 @@ pub(crate) fn inside(dir: &Path, name: &str) -> Result<PathBuf> {
     }
 }
 
+/// The weights in a folder, with or without a configuration: a file whose name begins with `first`, those under the names of
+/// libraries, or the only one there is.
+pub(crate) fn weights_of(dir: &Path, first: Option<&str>) -> Result<TensorSet> {
+    if let Some(first) = first {
+        match only_file(dir, |name| name.starts_with(first)) {
+            Err(Error::Malformed { .. }) => {}
+            found => return TensorSet::read(&found?),
+        }
+    }
+    match known_weights(dir)? {
+        Some(set) => Ok(set),
+        None => TensorSet::read(&only_file(dir, |_| true)?),
+    }
+}
+
+/// The only file of weights in a folder whose name `counts`.
+fn only_file(dir: &Path, counts: impl Fn(&str) -> bool) -> Result<PathBuf> {
+    let failed = |e| Error::io("read", dir, e);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        if ["pt", "pth", "bin", "ckpt", "safetensors"].contains(&ending) && counts(&name) && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    match found.as_slice() {
+        [path] => Ok(path.clone()),
+        [] => Err(no_weights(dir)),
+        several => Err(Error::Conflict {
+            problem: format!("{} holds {} files of weights", shown(dir), several.len()),
+            hint: format!(
+                "name the one that is meant: {}",
+                several.iter().take(4).map(|p| shown(p)).collect::<Vec<_>>().join(", ")
+            ),
+        }),
+    }
+}
+
 fn read_weights(dir: &Path) -> Result<TensorSet> {
+    known_weights(dir)?.ok_or_else(|| no_weights(dir))
+}
+
+fn no_weights(dir: &Path) -> Error {
+    let problem = format!("holds no weights: none of {}, as .safetensors or .bin", STEMS.join(", "));
+    Error::malformed(dir, Malformed::Inconsistent { problem })
+}
+
+/// The weights under one of the names libraries give them.
+fn known_weights(dir: &Path) -> Result<Option<TensorSet>> {
     for ending in ENDINGS {
         for variant in VARIANTS {
             for stem in STEMS {
                 let name = format!("{stem}{variant}.{ending}");
                 let (file, index) = (dir.join(&name), dir.join(format!("{name}.index.json")));
                 if file.is_file() {
-                    return TensorSet::read(&file);
+                    return TensorSet::read(&file).map(Some);
                 }
                 if index.is_file() {
-                    return read_shards(dir, &index);
+                    return read_shards(dir, &index).map(Some);
                 }
                 // Variants of shards carry the infix before the ending of the index, too.
                 let index = dir.join(format!("{stem}.{ending}.index{variant}.json"));
                 if !variant.is_empty() && index.is_file() {
-                    return read_shards(dir, &index);
+                    return read_shards(dir, &index).map(Some);
                 }
             }
         }
     }
-    let problem = format!("holds no weights: none of {}, as .safetensors or .bin", STEMS.join(", "));
-    Err(Error::malformed(dir, Malformed::Inconsistent { problem }))
+    Ok(None)
 }
 
 fn read_shards(dir: &Path, index: &Path) -> Result<TensorSet> {

@@ -72,6 +72,24 @@ impl Layout {
         Self { owns: Box::new(move |name| owns(name) && !ignored(name)), ..self }
     }
 
+    /// The same, with whatever else the file holds of no concern.
+    pub(crate) fn lenient(self) -> Self {
+        Self { owns: Box::new(|_| false), ..self }
+    }
+
+    /// The shape of a tensor the network knows as `name`, if the file has it.
+    pub(crate) fn shape(&self, set: &TensorSet, name: &str) -> Option<Vec<usize>> {
+        let place = self.locate(name);
+        let mut shape = set.shape(&place.name)?.to_vec();
+        if place.transposed {
+            shape.reverse();
+        }
+        if let (Some(rows), Some(part)) = (shape.first_mut(), place.part) {
+            *rows = *rows * part.of.1 / part.of.0.max(1);
+        }
+        Some(shape)
+    }
+
     pub(crate) fn locate(&self, name: &str) -> Location {
         (self.locate)(name)
     }

@@ -6,6 +6,7 @@
 //! layout   where a file keeps the tensor a network knows under its own name
 //! pages    where a layer's tensors lie in a file, to be read ahead and let go
 //! source   tensors for a network: from a set, from random numbers, or none at all, only noting what is asked for
+//! random   the random numbers
 //! check    what is missing, misshapen or left over, by name
 //! ```
 //!
@@ -16,13 +17,14 @@ mod check;
 mod folder;
 mod layout;
 mod pages;
+mod random;
 mod set;
 mod source;
 
 pub use folder::Folder;
-pub(crate) use folder::{config_of, inside, read_json};
+pub(crate) use folder::{config_of, inside, read_json, weights_of};
 pub(crate) use layout::{Layout, Location, Part};
 pub(crate) use pages::Pages;
 pub use set::TensorSet;
-pub use source::TensorPlan;
 pub(crate) use source::{Scope, Source};
+pub use source::{TensorPlan, Weighed};

@@ -5,12 +5,18 @@ use super::layout::{Layout, Location};
 use super::pages::Pages;
 use super::set::TensorSet;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::noise::Stream;
 use dyweight_files::{Dtype as FileDtype, Fingerprint, Malformed, SharedBytes, StoredTensor};
 use dyweight_nn as nn;
 use dyweight_nn::{Activation, Conv2d, ConvSpec, Embedding, GroupNorm, LayerNorm, Linear, RmsNorm, Weights};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// No network has more tensors.
+const MOST_TENSORS: usize = 50_000;
+/// Or larger ones: the token table of a large text encoder has a sixteenth of it.
+const MOST_ENTRIES: usize = 1 << 31;
+/// Numbers that are taken out of their file to be rearranged are fewer.
+const MOST_NUMBERS: usize = 1 << 26;
 
 /// A tensor of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,14 +27,25 @@ pub struct TensorPlan {
     pub shape: Vec<usize>,
 }
 
+/// How much a network's tensors are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Weighed {
+    /// How many tensors.
+    pub tensors: usize,
+    /// Numbers in them.
+    pub numbers: u64,
+    /// Bytes these take in their file.
+    pub bytes: u64,
+}
+
 /// Where tensors come from.
 pub(crate) enum Source<'s> {
     /// Nowhere: what is asked for is noted.
     Plan(Mutex<Vec<TensorPlan>>),
     /// A file.
     Stored { set: &'s TensorSet, layout: &'s Layout, taken: Mutex<Vec<SharedBytes>> },
-    /// Random numbers of a scale that keeps activations near unit size.
-    Random { seed: u64 },
+    /// Random numbers of a scale that keeps activations near unit size, kept as this type.
+    Random { seed: u64, dtype: nn::Dtype },
 }
 
 impl<'s> Source<'s> {
@@ -54,6 +71,19 @@ impl<'s> Source<'s> {
         let source = Source::Stored { set, layout, taken: Mutex::default() };
         let hash = source.fingerprint(&plan)?;
         Ok((build(&source.root())?, hash))
+    }
+
+    /// How much of a set a plan's tensors are; they must all be there.
+    pub(crate) fn weigh(what: &'static str, plan: &[TensorPlan], set: &TensorSet, layout: &Layout) -> Result<Weighed> {
+        Mismatch::check(what, plan, set, layout)?;
+        let mut weighed = Weighed { tensors: plan.len(), ..Weighed::default() };
+        for tensor in plan {
+            let numbers = tensor.shape.iter().product::<usize>() as u64;
+            let dtype = set.tensors.get(&layout.locate(&tensor.name).name).map(StoredTensor::dtype);
+            weighed.numbers += numbers;
+            weighed.bytes += numbers * dtype.map_or(0, |dtype| dtype.size() as u64);
+        }
+        Ok(weighed)
     }
 
     /// All of it.
@@ -83,7 +113,8 @@ impl<'s> Source<'s> {
     fn path(&self) -> &Path {
         match self {
             Source::Stored { set, .. } => &set.path,
-            _ => Path::new("random network"),
+            Source::Plan(_) => Path::new("the configuration"),
+            Source::Random { .. } => Path::new("random network"),
         }
     }
 
@@ -94,9 +125,9 @@ impl<'s> Source<'s> {
         let refused = |e| refused(self.path(), name, &e);
         match self {
             Source::Plan(_) => unreachable!("a plan has no numbers"),
-            Source::Random { seed } => {
-                let numbers = random_tensor(*seed, name, shape);
-                Weights::from_f32([rows, columns], &numbers).map_err(refused)
+            Source::Random { seed, dtype } => {
+                let bytes = super::random::tensor(*seed, *dtype, name, shape);
+                Weights::new(*dtype, [rows, columns], Arc::new(bytes), 0).map_err(refused)
             }
             Source::Stored { set, layout, taken } => {
                 let place = layout.locate(name);
@@ -120,12 +151,19 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Notes a tensor; true if nothing else is wanted.
-    fn notes(&self, name: &str, shape: &[usize]) -> bool {
-        let Source::Plan(plan) = self else { return false };
+    /// Notes a tensor; true if nothing else is wanted. A configuration that asks for more than any network has is refused before
+    /// memory is taken for it.
+    fn notes(&self, name: &str, shape: &[usize]) -> Result<bool> {
+        let Source::Plan(plan) = self else { return Ok(false) };
         let mut plan = plan.lock().unwrap_or_else(PoisonError::into_inner);
         plan.push(TensorPlan { name: name.into(), shape: shape.to_vec() });
-        true
+        let entries = shape.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
+        let problem = match entries {
+            _ if plan.len() > MOST_TENSORS => format!("describes more than {MOST_TENSORS} tensors"),
+            Some(entries) if entries <= MOST_ENTRIES => return Ok(true),
+            _ => format!("describes a tensor '{name}' of shape {shape:?}, more than {MOST_ENTRIES} numbers"),
+        };
+        Err(Error::malformed(self.path(), Malformed::Inconsistent { problem }))
     }
 }
 
@@ -148,8 +186,13 @@ impl Scope<'_> {
     /// Small tensors, as numbers.
     pub(crate) fn numbers(&self, part: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let name = self.name(part);
-        if self.source.notes(&name, shape) {
-            return Ok(vec![0.0; shape.iter().product()]);
+        let entries = shape.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
+        let Some(entries) = entries.filter(|entries| *entries <= MOST_NUMBERS) else {
+            let problem = format!("describes '{name}' of shape {shape:?}, more than {MOST_NUMBERS} numbers");
+            return Err(Error::malformed(self.source.path(), Malformed::Inconsistent { problem }));
+        };
+        if self.source.notes(&name, shape)? {
+            return Ok(vec![0.0; entries]);
         }
         let numbers = self.source.matrix(&name, shape)?.to_f32();
         match numbers.iter().position(|v| !v.is_finite()) {
@@ -164,7 +207,7 @@ impl Scope<'_> {
     /// A tensor as a matrix, where it is stored; while planning, of one entry.
     pub(crate) fn matrix(&self, part: &str, shape: &[usize]) -> Result<Weights> {
         let name = self.name(part);
-        if self.source.notes(&name, shape) {
+        if self.source.notes(&name, shape)? {
             return Weights::from_f32([1, 1], &[0.0]).map_err(|e| refused(self.source.path(), &name, &e));
         }
         self.source.matrix(&name, shape)
@@ -210,7 +253,7 @@ impl Scope<'_> {
         let bias = self.bias(part, spec.out_channels)?;
         let built = match self.planning() {
             true => Conv2d::new(ConvSpec::same(1, 1, 1, spec.algo), &[0.0], None),
-            false => Conv2d::from_weights(spec, &weights, Some(&bias)),
+            false => Conv2d::from_weights(spec, weights, Some(&bias)),
         };
         built.map_err(|e| self.refused(part, e))
     }
@@ -287,16 +330,4 @@ pub(super) fn stored_shape(shape: &[usize], place: &Location) -> Vec<usize> {
 pub(super) fn same_but_ones(a: &[usize], b: &[usize]) -> bool {
     let trim = |shape: &'_ [usize]| shape.iter().rposition(|size| *size != 1).map_or(0, |last| last + 1);
     a[..trim(a)] == b[..trim(b)]
-}
-
-/// A stream of its own for each tensor, so that the numbers do not depend on the order of building.
-fn random_tensor(seed: u64, name: &str, shape: &[usize]) -> Vec<f32> {
-    let mut stream = Stream::labelled(seed, name);
-    let (centre, scale) = match (name.rsplit('.').next(), shape) {
-        (Some("weight"), [_]) => (1.0, 0.1),
-        (_, [_, inputs @ ..]) if !inputs.is_empty() => (0.0, 1.0 / (inputs.iter().product::<usize>() as f32).sqrt()),
-        _ => (0.0, 0.1),
-    };
-    let spread = scale * 12f32.sqrt();
-    (0..shape.iter().product()).map(|_| centre + spread * (stream.uniform() as f32 - 0.5)).collect()
 }

@@ -1,20 +1,21 @@
 //! Direct convolution as a product: the window of an output pixel is `kh` stretches of `kw·channels` contiguous floats
 //! of the padded image, so rows of the left matrix need not be gathered, only pointed at.
 
+use super::filters::Filters;
 use super::spec::Plan;
 use crate::act::{Act, Shape};
-use crate::gemm::{Epilogue, Grid, Packed, PanelProduct, Segments, Start, matmul};
+use crate::gemm::{Epilogue, Grid, PanelProduct, Segments, Start, matmul};
 use crate::parallel::{Disjoint, for_each};
 
 /// Output pixels one task computes per panel.
 const PIXEL_BLOCK: usize = 96;
 
-/// The planned correlation of `x` with packed weights (`[kh, kw, channels]` deep).
-pub(super) fn convolve(x: &Act, weights: &Packed, plan: &Plan, shape: Shape, epilogue: Epilogue<'_>) -> Act {
+/// The planned correlation of `x` with filters (`[kh, kw, channels]` deep).
+pub(super) fn convolve(x: &Act, filters: &Filters<'_>, plan: &Plan, shape: Shape, epilogue: Epilogue<'_>) -> Act {
     let mut y = Act::stale(shape);
-    if plan.is_pointwise() {
+    if let (true, Filters::Packed(packed)) = (plan.is_pointwise(), filters) {
         // Every pixel of every sample is a row of one product.
-        matmul(x.data(), weights, y.data_mut(), epilogue);
+        matmul(x.data(), packed, y.data_mut(), epilogue);
         return y;
     }
     let padded;
@@ -28,35 +29,47 @@ pub(super) fn convolve(x: &Act, weights: &Packed, plan: &Plan, shape: Shape, epi
     let line = canvas_shape.w * channels;
     let blocks = shape.pixels().div_ceil(PIXEL_BLOCK);
     let shared = Disjoint::new(y.data_mut());
-    for_each(shape.n * blocks * weights.panels(), |item| {
-        let (sample, block, panel) = split_index(item, blocks, weights.panels());
-        let (first, panel) = (block * PIXEL_BLOCK, weights.open(panel));
-        let grid = Grid {
-            offset: sample * canvas_shape.sample_len(),
-            width: shape.w,
-            line: plan.stride[0] * line,
-            step: plan.stride[1] * channels,
-        };
-        let product = PanelProduct {
-            input: canvas.data().as_ptr(),
-            input_rows: grid,
-            segments: Segments { count: plan.kernel[0], len: plan.kernel[1] * channels, stride: line },
-            rows: first..shape.pixels().min(first + PIXEL_BLOCK),
-            panel: panel.panel(),
-            output: shared.ptr(),
-            output_rows: Grid { offset: sample * shape.sample_len(), ..Grid::contiguous(shape.c) },
-            start: Start::Zero,
-            epilogue,
-        };
-        // SAFETY: the plan's sizes keep every window on the canvas; items differ in sample, pixels or panel, so their
-        // outputs are disjoint.
-        unsafe { product.run(weights.isa()) }
+    let panels = filters.panels();
+    let at_once = blocks_at_once(filters, shape.n * blocks);
+    for_each((shape.n * blocks).div_ceil(at_once) * panels, |item| {
+        let (part, opened) = (item / panels, filters.open(item % panels));
+        for block in part * at_once..(shape.n * blocks).min((part + 1) * at_once) {
+            let (sample, first) = (block / blocks, block % blocks * PIXEL_BLOCK);
+            let grid = Grid {
+                offset: sample * canvas_shape.sample_len(),
+                width: shape.w,
+                line: plan.stride[0] * line,
+                step: plan.stride[1] * channels,
+            };
+            let product = PanelProduct {
+                input: canvas.data().as_ptr(),
+                input_rows: grid,
+                segments: Segments { count: plan.kernel[0], len: plan.kernel[1] * channels, stride: line },
+                rows: first..shape.pixels().min(first + PIXEL_BLOCK),
+                panel: opened.panel(),
+                output: shared.ptr(),
+                output_rows: Grid { offset: sample * shape.sample_len(), ..Grid::contiguous(shape.c) },
+                start: Start::Zero,
+                epilogue,
+            };
+            // SAFETY: the plan's sizes keep every window on the canvas; items differ in pixels or panel, so their outputs
+            // are disjoint.
+            unsafe { product.run(filters.isa()) }
+        }
     });
     y
 }
 
-fn split_index(item: usize, blocks: usize, panels: usize) -> (usize, usize, usize) {
-    (item / (blocks * panels), item / panels % blocks, item % panels)
+/// Blocks of pixels one task computes: one of packed filters, so that a block stays in the cache while panels pass by;
+/// of stored ones as many as leave every thread its share, because each task makes its panel anew.
+fn blocks_at_once(filters: &Filters<'_>, blocks: usize) -> usize {
+    match filters {
+        Filters::Packed(_) => 1,
+        Filters::Stored(_) => {
+            let parts = (4 * rayon::current_num_threads()).div_ceil(filters.panels().max(1));
+            blocks.div_ceil(parts).max(1)
+        }
+    }
 }
 
 /// The image on its canvas of zeros.

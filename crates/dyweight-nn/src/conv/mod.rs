@@ -6,34 +6,57 @@
 //! ```
 //!
 //! The input gradient is again a convolution: of `gy`, spread out by the stride, with the kernel turned by 180° and its
-//! channel axes exchanged. Its weights are packed when a gradient is first asked for.
+//! channel axes exchanged.
+//!
+//! Two ways to keep the weights, with the same bits in the results:
+//!
+//! * packed ([`Conv2d::new`]): a copy in the kernel's order, and another one after the first gradient;
+//! * stored ([`Conv2d::from_weights`]): as they lie in a file, f32 or half precision, not copied. Panels are made of them just
+//!   before use, for the forward pass and the gradient alike ([`filters`]).
 //!
 //! **Which algorithm.** [`ConvAlgo`] is a wish. Winograd applies to 3×3 kernels of stride 1 and is taken for a given
 //! output size only where it saves multiplications ([`ConvSpec::algo_for`]); everything else is direct. The choice
 //! depends on the layer and the image size, never on the batch.
 
 mod direct;
+mod filters;
 mod spec;
 mod winograd;
 
 use std::sync::OnceLock;
 
+use filters::Filters;
 use spec::Plan;
 pub use spec::{ConvAlgo, ConvSpec, Padding};
 use winograd::{F2, F4};
 
 use crate::act::{Act, Shape};
+use crate::activation::relu;
 use crate::error::{Result, check_len};
 use crate::gemm::{Epilogue, Packed};
 use crate::isa::Isa;
+use crate::linear::Linear;
 use crate::weights::Weights;
 
 /// A convolution layer with frozen weights.
 pub struct Conv2d {
     spec: ConvSpec,
-    weights: Packed,
-    turned: OnceLock<Packed>,
+    kept: Kept,
     bias: Option<Vec<f32>>,
+}
+
+/// How weights are kept.
+enum Kept {
+    Packed {
+        weights: Packed,
+        turned: OnceLock<Packed>,
+    },
+    Stored {
+        isa: Isa,
+        weights: Weights,
+    },
+    /// Stored, of a kernel of one pixel: a linear layer of every pixel, which has the bias.
+    Pointwise(Box<Linear>),
 }
 
 impl Conv2d {
@@ -42,21 +65,22 @@ impl Conv2d {
         check(&spec, weight.len(), bias)?;
         let order = Order::of(&spec);
         let weights = Packed::new(Isa::active(), order.depth(), spec.out_channels, |k, o| weight[order.place(k, o)]);
-        Ok(Self::with_packed(spec, weights, bias))
+        let kept = Kept::Packed { weights, turned: OnceLock::new() };
+        Ok(Self { spec, kept, bias: bias.map(<[f32]>::to_vec) })
     }
 
-    /// Packs stored weights (`[out, in·kh·kw]`), which stay in half precision if they are.
-    pub fn from_weights(spec: ConvSpec, weights: &Weights, bias: Option<&[f32]>) -> Result<Self> {
-        let Some(halves) = weights.halves() else { return Self::new(spec, &weights.to_f32(), bias) };
-        check(&spec, halves.len(), bias)?;
-        let order = Order::of(&spec);
-        let entry = |k: usize, o: usize| halves[order.place(k, o)].to_le_bytes();
-        let packed = Packed::halves(Isa::active(), weights.dtype(), order.depth(), spec.out_channels, entry);
-        Ok(Self::with_packed(spec, packed, bias))
-    }
-
-    fn with_packed(spec: ConvSpec, weights: Packed, bias: Option<&[f32]>) -> Self {
-        Self { spec, weights, turned: OnceLock::new(), bias: bias.map(<[f32]>::to_vec) }
+    /// Keeps `weights` (`[out, in·kh·kw]`) as they are.
+    pub fn from_weights(spec: ConvSpec, weights: Weights, bias: Option<&[f32]>) -> Result<Self> {
+        check(&spec, weights.rows() * weights.columns(), bias)?;
+        check_len("convolution weight row", Order::of(&spec).depth(), weights.columns())?;
+        if spec.is_pointwise() {
+            return Ok(Self {
+                spec,
+                kept: Kept::Pointwise(Box::new(Linear::from_weights(weights, bias)?)),
+                bias: None,
+            });
+        }
+        Ok(Self { spec, kept: Kept::Stored { isa: Isa::active(), weights }, bias: bias.map(<[f32]>::to_vec) })
     }
 
     /// What it was built from.
@@ -69,23 +93,37 @@ impl Conv2d {
         self.spec.output_size(input)
     }
 
-    /// Bytes the packed weights take now (twice as many after the first gradient).
+    /// Bytes of memory the weights take now: none if they stay where they are stored, else twice as many after the first
+    /// gradient.
     pub fn weight_bytes(&self) -> usize {
-        self.weights.bytes() + self.turned.get().map_or(0, Packed::bytes)
+        match &self.kept {
+            Kept::Packed { weights, turned } => weights.bytes() + turned.get().map_or(0, Packed::bytes),
+            Kept::Stored { .. } => 0,
+            Kept::Pointwise(linear) => linear.weight_bytes(),
+        }
     }
 
     /// `conv(x) + bias`.
     pub fn forward(&self, x: &Act) -> Act {
-        self.run_forward(x, Epilogue { bias: self.bias.as_deref(), ..Epilogue::NONE })
+        match &self.kept {
+            Kept::Pointwise(linear) => linear.forward(x),
+            _ => self.run_forward(x, Epilogue { bias: self.bias.as_deref(), ..Epilogue::NONE }),
+        }
     }
 
     /// `max(conv(x) + bias, 0)` in one pass.
     pub fn forward_relu(&self, x: &Act) -> Act {
-        self.run_forward(x, Epilogue { bias: self.bias.as_deref(), relu: true, ..Epilogue::NONE })
+        match &self.kept {
+            Kept::Pointwise(linear) => relu(&linear.forward(x)),
+            _ => self.run_forward(x, Epilogue { bias: self.bias.as_deref(), relu: true, ..Epilogue::NONE }),
+        }
     }
 
     /// `(conv(x) + bias + residual)·scale` in one pass.
     pub fn forward_residual(&self, x: &Act, residual: &Act, scale: f32) -> Act {
+        if let Kept::Pointwise(linear) = &self.kept {
+            return linear.forward_residual(x, residual, scale);
+        }
         let residual = Some(residual);
         self.check_residual(
             residual,
@@ -109,9 +147,12 @@ impl Conv2d {
         let shape = gy.shape().with_size(input_size).with_channels(self.spec.in_channels);
         self.check_residual(residual, shape);
         let epilogue = Epilogue { bias: None, residual: residual.map(Act::data), scale, relu: false };
-        let weights = self.turned_weights();
-        let plan = self.spec.gradient_plan(input_size);
-        correlate(gy, weights, &plan, shape, epilogue)
+        let filters = match &self.kept {
+            Kept::Pointwise(linear) => return linear.backward_residual(gy, residual, scale),
+            Kept::Packed { weights, turned } => Filters::Packed(self.turned_weights(weights, turned)),
+            Kept::Stored { isa, weights } => Filters::stored(*isa, weights, &self.spec, true),
+        };
+        correlate(gy, &filters, &self.spec.gradient_plan(input_size), shape, epilogue)
     }
 
     fn check_residual(&self, residual: Option<&Act>, shape: Shape) {
@@ -123,24 +164,29 @@ impl Conv2d {
     fn run_forward(&self, x: &Act, epilogue: Epilogue<'_>) -> Act {
         assert_eq!(x.shape().c, self.spec.in_channels, "channels of a convolution's input");
         let shape = x.shape().with_size(self.output_size(x.size())).with_channels(self.spec.out_channels);
-        correlate(x, &self.weights, &self.spec.forward_plan(x.size()), shape, epilogue)
+        let filters = match &self.kept {
+            Kept::Packed { weights, .. } => Filters::Packed(weights),
+            Kept::Stored { isa, weights } => Filters::stored(*isa, weights, &self.spec, false),
+            Kept::Pointwise(_) => unreachable!("a linear layer runs by itself"),
+        };
+        correlate(x, &filters, &self.spec.forward_plan(x.size()), shape, epilogue)
     }
 
     /// Weights of the gradient, packed on first use.
-    fn turned_weights(&self) -> &Packed {
-        if self.turned.get().is_none() {
+    fn turned_weights<'c>(&self, weights: &Packed, turned: &'c OnceLock<Packed>) -> &'c Packed {
+        if turned.get().is_none() {
             // Not inside `get_or_init`: packing is parallel, and a thread that waits for its parts may meanwhile take up
             // another gradient of this very layer and would then wait for itself.
-            let _ = self.turned.set(self.turn_weights());
+            let _ = turned.set(self.turn(weights));
         }
-        self.turned.get().expect("set just before, by this thread or another")
+        turned.get().expect("set just before, by this thread or another")
     }
 
     /// The kernel turned by 180° with channel axes exchanged.
-    fn turn_weights(&self) -> Packed {
+    fn turn(&self, weights: &Packed) -> Packed {
         let ConvSpec { in_channels, out_channels, kernel: [kh, kw], .. } = self.spec;
         let taps = kh * kw;
-        self.weights.rearranged(taps * out_channels, in_channels, |k, c| {
+        weights.rearranged(taps * out_channels, in_channels, |k, c| {
             let (tap, o) = (taps - 1 - k / out_channels, k % out_channels);
             (tap * in_channels + c, o)
         })
@@ -174,10 +220,10 @@ impl Order {
 }
 
 /// Runs a planned correlation by the algorithm that suits it.
-fn correlate(x: &Act, weights: &Packed, plan: &Plan, shape: Shape, epilogue: Epilogue<'_>) -> Act {
+fn correlate(x: &Act, filters: &Filters<'_>, plan: &Plan, shape: Shape, epilogue: Epilogue<'_>) -> Act {
     match plan.algo_for(x.shape().c, [shape.h, shape.w]) {
-        ConvAlgo::Winograd4 => winograd::convolve::<F4, 6, 4>(x, weights, plan, shape, epilogue),
-        ConvAlgo::Winograd2 => winograd::convolve::<F2, 4, 2>(x, weights, plan, shape, epilogue),
-        ConvAlgo::Direct => direct::convolve(x, weights, plan, shape, epilogue),
+        ConvAlgo::Winograd4 => winograd::convolve::<F4, 6, 4>(x, filters, plan, shape, epilogue),
+        ConvAlgo::Winograd2 => winograd::convolve::<F2, 4, 2>(x, filters, plan, shape, epilogue),
+        ConvAlgo::Direct => direct::convolve(x, filters, plan, shape, epilogue),
     }
 }

@@ -78,6 +78,11 @@ impl ConvSpec {
         Self { stride: [stride; 2], ..self }
     }
 
+    /// Whether every output pixel depends on the one input pixel in its place.
+    pub(super) fn is_pointwise(&self) -> bool {
+        self.kernel == [1; 2] && self.stride == [1; 2] && self.padding == Padding::default()
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         check_positive("number of input channels", self.in_channels)?;
         check_positive("number of output channels", self.out_channels)?;

@@ -12,7 +12,7 @@ pub(crate) mod kernel;
 pub(crate) mod pack;
 
 pub(crate) use kernel::{Epilogue, Grid, PanelProduct, Segments, Start};
-pub(crate) use pack::{Packed, Panel};
+pub(crate) use pack::{Opened, Packed, Panel, transpose};
 
 use std::ops::Range;
 

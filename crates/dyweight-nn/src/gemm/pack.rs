@@ -1,27 +1,21 @@
 //! A matrix `[depth, columns]` cut into panels of columns, each stored row by row, so that the kernel reads it once,
 //! forwards, in whole vectors. The last panel is only as many vectors wide as it needs; the rest is zeros.
 //!
-//! Panels of half precision are widened when they are opened for use.
+//! Weights that stay where they are stored become panels one at a time, just before use.
 
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::isa::{Isa, Kernel};
 use crate::simd::Simd;
-use crate::weights::{Dtype, Weights, widen};
+use crate::weights::Weights;
 
 /// A packed matrix.
 pub(crate) struct Packed {
     isa: Isa,
     depth: usize,
     columns: usize,
-    data: Data,
-}
-
-enum Data {
-    Full(Buffer),
-    /// Little-endian.
-    Half(Dtype, Vec<[u8; 2]>),
+    data: Buffer,
 }
 
 /// One panel: `depth` rows of `width` floats.
@@ -36,38 +30,46 @@ pub(crate) struct Panel<'a> {
     pub(crate) width: usize,
 }
 
-/// A panel in memory of its own if it had to be widened.
+/// A panel, in memory of its own if it was made for this use.
 pub(crate) struct Opened<'a> {
     panel: Panel<'a>,
-    widened: Option<Buffer>,
+    made: Option<Buffer>,
 }
 
-impl Opened<'_> {
-    pub(crate) fn panel(&self) -> Panel<'_> {
-        Panel { data: self.widened.as_deref().unwrap_or(self.panel.data), ..self.panel }
+impl<'a> Opened<'a> {
+    /// Panel `index` of a matrix, made by `fill(first column, existing columns, panel)`; lanes without a column are zero.
+    pub(crate) fn made(
+        isa: Isa,
+        [depth, columns]: [usize; 2],
+        index: usize,
+        fill: impl FnOnce(usize, usize, &mut [f32]),
+    ) -> Self {
+        let place = place(isa, columns, index);
+        let mut made = Buffer::stale(depth * place.width);
+        if place.columns < place.width {
+            made.fill(0.0);
+        }
+        fill(place.first, place.columns, &mut made);
+        Self { panel: place, made: Some(made) }
     }
+
+    pub(crate) fn panel(&self) -> Panel<'_> {
+        Panel { data: self.made.as_deref().unwrap_or(self.panel.data), ..self.panel }
+    }
+}
+
+/// Where a panel lies among the columns; without its numbers.
+fn place<'a>(isa: Isa, columns: usize, index: usize) -> Panel<'a> {
+    let full = isa.panel_width();
+    let first = index * full;
+    let columns = full.min(columns - first);
+    Panel { data: &[], first, columns, width: columns.next_multiple_of(isa.lanes()) }
 }
 
 impl Packed {
     /// Packs the matrix whose entry at `(k, j)` is `entry(k, j)`.
     pub(crate) fn new(isa: Isa, depth: usize, columns: usize, entry: impl Fn(usize, usize) -> f32 + Sync) -> Self {
         Self::by_panel(isa, depth, columns, |first, count, panel| fill_entries(depth, first, count, panel, &entry))
-    }
-
-    /// Packs a matrix of half precision whose little-endian entry at `(k, j)` is `entry(k, j)`.
-    pub(crate) fn halves(
-        isa: Isa,
-        dtype: Dtype,
-        depth: usize,
-        columns: usize,
-        entry: impl Fn(usize, usize) -> [u8; 2] + Sync,
-    ) -> Self {
-        let full = isa.panel_width();
-        let mut data = vec![[0; 2]; packed_len(isa, depth, columns)];
-        data.par_chunks_mut((depth * full).max(1)).enumerate().for_each(|(p, panel)| {
-            fill_entries(depth, p * full, full.min(columns - p * full), panel, &entry);
-        });
-        Self { isa, depth, columns, data: Data::Half(dtype, data) }
     }
 
     /// Packs a matrix given by its rows.
@@ -142,7 +144,7 @@ impl Packed {
             }
             fill(p * full, count, panel);
         });
-        Self { isa, depth, columns, data: Data::Full(data) }
+        Self { isa, depth, columns, data }
     }
 
     pub(crate) fn isa(&self) -> Isa {
@@ -163,48 +165,28 @@ impl Packed {
 
     /// Bytes of the packed matrix.
     pub(crate) fn bytes(&self) -> usize {
-        match &self.data {
-            Data::Full(data) => size_of_val::<[f32]>(data),
-            Data::Half(_, data) => size_of_val::<[[u8; 2]]>(data),
-        }
+        size_of_val::<[f32]>(&self.data)
     }
 
     /// A panel, ready for use.
     pub(crate) fn open(&self, index: usize) -> Opened<'_> {
-        let full = self.isa.panel_width();
-        let first = index * full;
-        let columns = full.min(self.columns - first);
-        let width = columns.next_multiple_of(self.isa.lanes());
-        let range = first * self.depth..first * self.depth + self.depth * width;
-        let panel = Panel { data: &[], first, columns, width };
-        match &self.data {
-            Data::Full(data) => Opened { panel: Panel { data: &data[range], ..panel }, widened: None },
-            Data::Half(dtype, data) => {
-                let mut widened = Buffer::stale(range.len());
-                widen(self.isa, *dtype, data[range].as_flattened(), &mut widened);
-                Opened { panel, widened: Some(widened) }
-            }
-        }
+        let panel = place(self.isa, self.columns, index);
+        let start = panel.first * self.depth;
+        Opened { panel: Panel { data: &self.data[start..start + self.depth * panel.width], ..panel }, made: None }
     }
 
-    /// A matrix whose entry `(k, j)` is this one's at `from(k, j)`, of the same precision.
+    /// A matrix whose entry `(k, j)` is this one's at `from(k, j)`.
     pub(crate) fn rearranged(
         &self,
         depth: usize,
         columns: usize,
         from: impl Fn(usize, usize) -> (usize, usize) + Sync,
     ) -> Self {
-        let place = |k: usize, j: usize| {
+        Self::new(self.isa, depth, columns, |k, j| {
             let (k, j) = from(k, j);
-            let full = self.isa.panel_width();
-            let first = j / full * full;
-            let width = full.min(self.columns - first).next_multiple_of(self.isa.lanes());
-            first * self.depth + k * width + j - first
-        };
-        match &self.data {
-            Data::Full(data) => Self::new(self.isa, depth, columns, |k, j| data[place(k, j)]),
-            Data::Half(dtype, data) => Self::halves(self.isa, *dtype, depth, columns, |k, j| data[place(k, j)]),
-        }
+            let panel = place(self.isa, self.columns, j / self.isa.panel_width());
+            self.data[panel.first * self.depth + k * panel.width + j - panel.first]
+        })
     }
 }
 
@@ -212,12 +194,12 @@ fn packed_len(isa: Isa, depth: usize, columns: usize) -> usize {
     depth * columns.next_multiple_of(isa.lanes())
 }
 
-fn fill_entries<T>(
+fn fill_entries(
     depth: usize,
     first: usize,
     count: usize,
-    panel: &mut [T],
-    entry: &(impl Fn(usize, usize) -> T + Sync),
+    panel: &mut [f32],
+    entry: &(impl Fn(usize, usize) -> f32 + Sync),
 ) {
     let width = panel.len() / depth;
     for lane in 0..count {

@@ -8,8 +8,8 @@ use dyweight_core::noise::Rng;
 use dyweight_core::spec::budget::Setting;
 use dyweight_core::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
 use dyweight_files::Fingerprint;
-use dyweight_models::LoadedModel;
-use dyweight_train::{Noise, Pairs, Prompts, Teacher};
+use dyweight_models::{LoadedModel, Scorer};
+use dyweight_train::{Noise, Pairs, Prompts, Teacher, TrainSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub struct Entry {
     pub who: Contestant,
     /// The subject it is judged on, by its number.
     pub subject: usize,
+    /// `nfe` counts calls that could be made side by side once.
+    pub once: bool,
 }
 
 /// How entries are judged.
@@ -59,6 +61,8 @@ pub struct Judging {
     pub schedule: ScheduleSpec,
     /// Features and reference statistics of a Fréchet distance, where there are any.
     pub reference: Option<FeatureReference>,
+    /// Scores of images and their prompts.
+    pub scorers: Vec<Arc<Scorer>>,
     /// Samples per network call; changes nothing but memory and speed.
     pub batch: usize,
 }
@@ -79,9 +83,15 @@ pub struct Experiment {
 }
 
 impl Entry {
+    /// The seed of its training, unless it is the usual one or nothing is learned.
+    pub fn train_seed(&self) -> Option<u64> {
+        let Contestant::Learned { train, .. } = &self.who else { return None };
+        train.seed.filter(|seed| *seed != 0)
+    }
+
     /// A cell of a table whose columns are budgets.
     pub fn new(row: impl Into<String>, nfe: usize, who: Contestant) -> Self {
-        Self { row: row.into(), column: format!("{nfe} calls"), x: nfe as f64, nfe, who, subject: 0 }
+        Self { row: row.into(), column: format!("{nfe} calls"), x: nfe as f64, nfe, who, subject: 0, once: false }
     }
 }
 
@@ -172,14 +182,39 @@ impl Judging {
         let reference = self.reference.as_ref().map(|(map, statistics)| {
             json!({ "features": map.name(), "network": map.sha256(), "statistics": statistics.statistics().fingerprint() })
         });
-        json!({
+        let mut identity = json!({
             "seeds": self.seeds.to_string(), "rng": self.rng, "teacher": tidy(&self.teacher),
             "teacher-nfe": self.teacher_nfe.unwrap_or(USUAL_TEACHER), "schedule": tidy(&self.schedule), "reference": reference,
-        })
+        });
+        for scorer in &self.scorers {
+            let how = scorer.preprocess().resampling.name();
+            identity[scorer.kind().name()] = json!({ "network": scorer.sha256(), "preprocess": how });
+        }
+        identity
     }
 }
 
 impl Experiment {
+    /// Has everything that is learned here learned once for each of these seeds; their spread is then shown beside that over samples.
+    pub fn with_train_seeds(mut self, seeds: &[u64]) -> Self {
+        let mut entries = Vec::new();
+        for entry in self.entries {
+            let Contestant::Learned { train, schedule, on, after } = &entry.who else {
+                entries.push(entry);
+                continue;
+            };
+            for seed in seeds {
+                // A seed that is the usual one is not said, so that what is on record without seeds counts.
+                let said = if train.seed.unwrap_or(0) == *seed { train.seed } else { Some(*seed) };
+                let train = Box::new(TrainSpec { seed: said, ..(**train).clone() });
+                let who = Contestant::Learned { train, schedule: schedule.clone(), on: *on, after: *after };
+                entries.push(Entry { who, ..entry.clone() });
+            }
+        }
+        self.entries = entries;
+        self
+    }
+
     /// The first line of the journal: everything all entries share.
     pub fn header(&self) -> Value {
         let subjects: Vec<Value> = self.subjects.iter().map(Subject::identity).collect();

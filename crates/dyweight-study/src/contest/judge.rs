@@ -10,20 +10,20 @@ use super::pictures::Pictures;
 use super::record::Score;
 use crate::FeatureReference;
 use crate::metrics::teacher::{psnr, rmse, squared_errors};
-use crate::metrics::{Features, quantise};
+use crate::metrics::{Estimate, Features, quantise};
 use dyweight_core::coeff::Coeff;
-use dyweight_core::denoiser::{Denoiser, Levels, Prediction};
+use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
 use dyweight_core::learned::Built;
-use dyweight_core::sample::{Plan, sample};
+use dyweight_core::sample::{Plan, probe, sample};
 use dyweight_core::solver::Solver;
 use dyweight_core::solver_file::SolverFile;
-use dyweight_core::spec::Budget;
 use dyweight_core::spec::budget::Setting;
+use dyweight_core::spec::{Budget, ScheduleSpec};
 use dyweight_core::tensor::Tensor;
 use dyweight_train::comm::{Parcel, Reader};
-use dyweight_train::{Targets, in_parts};
+use dyweight_train::{Targets, in_parts, unit};
 use std::ops::{ControlFlow, Range};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -34,6 +34,8 @@ pub(super) struct Ready {
     times: Vec<Coeff>,
     afs: bool,
     nfe: usize,
+    /// Calls, with those that could be made side by side counted once.
+    rounds: usize,
     /// The time the solver takes itself to be at, step by step; none where it is what the network is told.
     believed: Option<Vec<f64>>,
 }
@@ -42,32 +44,35 @@ impl Ready {
     /// Builds the solver of an entry that needs no training; refuses a budget it cannot meet.
     pub fn of(entry: &Entry, subject: &Subject) -> Result<Option<Self>> {
         match &entry.who {
-            Contestant::Handcrafted { solver, schedule, afs } => {
-                let model = &subject.model.model;
-                let prediction = model.prediction();
-                let (solver, rule) = (solver.build(model.is_bounded())?, schedule.on(&**model)?);
-                let range = schedule.range(&rule, model.sigma_range());
-                let (afs, calls) = (*afs, subject.calls()?);
-                let setting = Setting {
-                    solver: &*solver,
-                    schedule: &rule,
-                    range,
-                    afs,
-                    denoise_to_zero: false,
-                    prediction,
-                    calls,
-                };
-                let grid = setting.grid(Budget::Nfe(entry.nfe))?;
-                let nfe = setting.count(&grid)?;
-                Ok(Some(Self { solver, times: grid.coeffs(), afs, nfe, believed: None }))
+            Contestant::Handcrafted { .. } => {
+                Self::handcrafted(entry, &*subject.model.model, subject.calls()?, &ScheduleSpec::default()).map(Some)
             }
-            Contestant::Given { file } => Self::learned(file, entry.nfe, subject).map(Some),
+            Contestant::Given { file } => Self::learned(file, entry, subject).map(Some),
             Contestant::Learned { .. } => Ok(None),
         }
     }
 
+    /// Fixed coefficients; an evaluation of the model costs `calls` calls, and `usual` is the schedule of entries that name none.
+    pub fn handcrafted(entry: &Entry, model: &dyn Model, calls: usize, usual: &ScheduleSpec) -> Result<Self> {
+        let Contestant::Handcrafted { solver, schedule, afs } = &entry.who else { return Err(Error::Cancelled) };
+        let schedule = if *schedule == ScheduleSpec::default() { usual } else { schedule };
+        let (prediction, afs) = (model.prediction(), *afs);
+        let (solver, rule) = (solver.build(model.is_bounded())?, schedule.on(model)?);
+        let range = schedule.range(&rule, model.sigma_range());
+        let setting =
+            Setting { solver: &*solver, schedule: &rule, range, afs, denoise_to_zero: false, prediction, calls };
+        let grid = setting.grid(Budget::Nfe(entry.nfe))?;
+        let nfe = setting.count(&grid)?;
+        Ok(Self { solver, times: grid.coeffs(), afs, nfe, rounds: nfe, believed: None })
+    }
+
+    /// What sampling runs.
+    pub fn plan(&self) -> Plan<'_> {
+        Plan { solver: &*self.solver, times: self.times.clone(), afs: self.afs, denoise_to_zero: false }
+    }
+
     /// Learned coefficients on the grid they were learned on, or that goes with the model.
-    pub fn learned(file: &SolverFile, nfe: usize, subject: &Subject) -> Result<Self> {
+    pub fn learned(file: &SolverFile, entry: &Entry, subject: &Subject) -> Result<Self> {
         let prediction = subject.model.model.prediction();
         if file.prediction != prediction {
             return Err(Error::Conflict {
@@ -78,12 +83,15 @@ impl Ready {
         let file = file.on(&*subject.model.model)?;
         let Built { solver, times } = file.build()?;
         let plan = Plan { solver: &*solver, times: times.clone(), afs: file.afs, denoise_to_zero: false };
-        let made = subject.calls()? * dyweight_core::sample::count_calls(&plan, prediction)?;
-        if made != nfe {
-            return Err(Error::NoSuchBudget { solver: solver.label(), nfe, near: vec![made] });
+        let probed = probe(&plan, prediction)?;
+        let calls = subject.calls()?;
+        let (made, rounds) = (calls * probed.calls, calls * probed.rounds);
+        let counted = if entry.once { rounds } else { made };
+        if counted != entry.nfe {
+            return Err(Error::NoSuchBudget { solver: solver.label(), nfe: entry.nfe, near: vec![counted] });
         }
         let believed = file.body.weights().map(|_| file.realised_times[usize::from(file.afs)..].to_vec());
-        Ok(Self { solver, times, afs: file.afs, nfe, believed })
+        Ok(Self { solver, times, afs: file.afs, nfe: made, rounds, believed })
     }
 }
 
@@ -140,6 +148,8 @@ struct Part {
     seconds: f64,
     errors: Vec<f64>,
     features: Vec<f32>,
+    /// For each scorer, of each sample.
+    scores: Vec<Vec<f64>>,
     /// Mean and mean square of the slope, for each evaluation and sample.
     slopes: Vec<Vec<[f64; 2]>>,
     pictures: Pictures,
@@ -151,8 +161,8 @@ impl Part {
         self.errors.extend(part.errors);
         self.features.extend(part.features);
         self.pictures.append(part.pictures);
-        self.slopes.resize(part.slopes.len(), Vec::new());
-        self.slopes.iter_mut().zip(part.slopes).for_each(|(all, more)| all.extend(more));
+        extend_each(&mut self.scores, part.scores);
+        extend_each(&mut self.slopes, part.slopes);
     }
 
     fn joined(parts: Vec<Self>) -> Self {
@@ -171,12 +181,18 @@ impl Part {
     }
 }
 
+fn extend_each<T: Clone>(all: &mut Vec<Vec<T>>, more: Vec<Vec<T>>) {
+    all.resize(more.len(), Vec::new());
+    all.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
+}
+
 impl Parcel for Part {
     fn put(&self, out: &mut Vec<u8>) {
         self.lost.put(out);
         self.seconds.put(out);
         self.errors.put(out);
         self.features.put(out);
+        self.scores.put(out);
         let slopes: Vec<Vec<f64>> = self.slopes.iter().map(|samples| samples.concat()).collect();
         slopes.put(out);
         self.pictures.put(out);
@@ -185,9 +201,10 @@ impl Parcel for Part {
     fn take(from: &mut Reader<'_>) -> Option<Self> {
         let lost = Parcel::take(from)?;
         let (seconds, errors, features) = (Parcel::take(from)?, Parcel::take(from)?, Parcel::take(from)?);
+        let scores = Parcel::take(from)?;
         let slopes: Vec<Vec<f64>> = Parcel::take(from)?;
         let slopes = slopes.iter().map(|samples| samples.as_chunks().0.to_vec()).collect();
-        Some(Self { lost, seconds, errors, features, slopes, pictures: Parcel::take(from)? })
+        Some(Self { lost, seconds, errors, features, scores, slopes, pictures: Parcel::take(from)? })
     }
 }
 
@@ -216,11 +233,13 @@ impl Judge<'_> {
             row: entry.row.clone(),
             solver: ready.solver.label(),
             nfe: ready.nfe,
+            rounds: (ready.rounds < ready.nfe).then_some(ready.rounds),
             steps: ready.times.len() - 1,
             failed: None,
             rmse: None,
             psnr: None,
             frechet: None,
+            prompted: Default::default(),
             slopes: Vec::new(),
         };
         let whole = self.all(ready)?;
@@ -234,24 +253,31 @@ impl Judge<'_> {
         }
         score.rmse = Some(rmse(&whole.errors));
         // Infinite where there is no difference: nothing JSON could hold, and nothing to learn.
-        score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite());
-        if let Some((map, reference)) = self.reference() {
-            score.frechet = Some(reference.estimate(&Features::from_rows(map.dims(), whole.features)?)?);
-        }
+        // Nor has what is decoded first a peak to compare with.
+        let decoded = self.subject.model.model.decoder().is_some();
+        score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite() && !decoded);
+        score.frechet = self.frechet(whole.features)?;
+        score.prompted = self.judging.means(&whole.scores);
         score.slopes = whole.slopes.iter().map(|samples| deviation(samples)).collect();
         let seconds_per_sample = Some(whole.seconds / whole.errors.len() as f64);
         Ok(Some(Found { score, pictures: whole.pictures, seconds_per_sample }))
     }
 
-    /// How the teacher's own endpoints do by the reference; nothing without one, and at every rank but 0.
+    /// How the teacher's own endpoints do by the reference and with their prompts; nothing without either, and at every rank but 0.
     pub fn teacher(&self, key: &str) -> Result<Option<Score>> {
-        let Some((map, reference)) = self.reference() else { return Ok(None) };
+        if self.reference().is_none() && self.judging.scorers.is_empty() {
+            return Ok(None);
+        }
         let part = |range: Range<usize>| {
-            let targets = self.targets.of(range)?;
-            self.features(&targets[targets.len() - 1])
+            let targets = self.targets.of(range.clone())?;
+            let samples = &targets[targets.len() - 1];
+            let (features, scores) =
+                (self.features(samples)?, self.judging.scores(self.subject, samples, range.clone())?);
+            // Errors say that there is something.
+            Ok(Part { errors: vec![0.0; range.len()], features, scores, ..Part::default() })
         };
-        let share = || Ok(in_parts(&*self.subject.model.model, self.share(), self.judging.batch, part)?.concat());
-        let rows: Vec<f32> = self.targets.comm().collect(share)?.concat();
+        let share = || Ok(Part::joined(in_parts(&*self.subject.model.model, self.share(), self.judging.batch, part)?));
+        let whole = self.targets.comm().collect(share).map(Part::joined)?;
         if !self.targets.comm().is_first() {
             return Ok(None);
         }
@@ -261,31 +287,41 @@ impl Judge<'_> {
             row: "teacher".into(),
             solver: teacher.solver.label(),
             nfe,
+            rounds: None,
             steps: teacher.grid.steps(),
             failed: None,
             rmse: None,
             psnr: None,
-            frechet: Some(reference.estimate(&Features::from_rows(map.dims(), rows)?)?),
+            frechet: self.frechet(whole.features)?,
+            prompted: self.judging.means(&whole.scores),
             slopes: Vec::new(),
         }))
     }
 
-    /// Features of samples; none without a reference.
+    /// The Fréchet distance of features to the reference, where there is one.
+    fn frechet(&self, rows: Vec<f32>) -> Result<Option<Estimate>> {
+        let Some((map, reference)) = self.reference() else { return Ok(None) };
+        reference.estimate(&Features::from_rows(map.dims(), rows)?).map(Some)
+    }
+
+    /// Features of samples, or of the images they are decoded to; none without a reference.
     fn features(&self, samples: &Tensor) -> Result<Vec<f32>> {
         let Some((map, _)) = self.reference() else { return Ok(Vec::new()) };
-        Ok(map.features(&quantise(samples))?.data().iter().map(|v| *v as f32).collect())
+        let images = self.subject.model.model.decoder().map(|decoder| decoder.decode(samples)).transpose()?;
+        Ok(map.features(&quantise(images.as_ref().unwrap_or(samples)))?.data().iter().map(|v| *v as f32).collect())
     }
 
     /// Features and statistics, where they are of what the subject makes: all classes of images of that shape.
     fn reference(&self) -> Option<&FeatureReference> {
         let subject = self.subject;
-        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.shape() && subject.class.is_none();
+        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.image_shape() && subject.class.is_none();
         self.judging.reference.as_ref().filter(|(map, _)| fits(&**map))
     }
 
     /// This process's samples.
     pub fn share(&self) -> Range<usize> {
-        self.targets.comm().share(&(0..self.judging.seeds.len()), 1)
+        let unit = unit(&*self.subject.model.model, self.judging.batch);
+        self.targets.comm().share(&(0..self.judging.seeds.len()), unit)
     }
 
     /// All samples, at rank 0.
@@ -307,8 +343,8 @@ impl Judge<'_> {
         let pairs = self.targets.pairs();
         let bound = self.subject.model.model.denoiser(&pairs.condition(range.clone()))?;
         let spy = Spy { inner: &*bound, times: ready.believed.as_deref(), seen: Mutex::default() };
-        let plan = Plan { solver: &*ready.solver, times: ready.times.clone(), afs: ready.afs, denoise_to_zero: false };
-        let mut pictures = Pictures::begin(range.start, self.subject.model.model.shape());
+        let plan = ready.plan();
+        let mut pictures = Pictures::begin(range.start, &*self.subject.model.model);
         let latents = pairs.latents(range.clone())?;
         let (begun, mut watching) = (Instant::now(), Duration::ZERO);
         let outcome = sample(&spy, &plan, &latents, &mut |state| {
@@ -332,8 +368,9 @@ impl Judge<'_> {
         let targets = self.targets.of(range.clone())?;
         let errors = squared_errors(&outcome.samples, &targets[targets.len() - 1])?;
         let features = self.features(&outcome.samples)?;
+        let scores = self.judging.scores(self.subject, &outcome.samples, range.clone())?;
         (self.tick)(range.len());
-        Ok(Part { lost: None, seconds, errors, features, slopes, pictures })
+        Ok(Part { lost: None, seconds, errors, features, scores, slopes, pictures })
     }
 }
 
@@ -357,9 +394,9 @@ struct Seen {
     watching: Duration,
 }
 
-impl Denoiser for Spy<'_> {
-    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
-        let out = self.inner.predict(x, levels)?;
+impl Spy<'_> {
+    /// Notes the slopes of an answer.
+    fn note(&self, x: &Tensor, levels: &Levels, out: &Tensor) {
         let begun = Instant::now();
         let mut seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let call = seen.slopes.len();
@@ -379,7 +416,20 @@ impl Denoiser for Spy<'_> {
         let slopes = (0..x.samples()).map(moments).collect();
         seen.slopes.push(slopes);
         seen.watching += begun.elapsed();
+    }
+}
+
+impl Denoiser for Spy<'_> {
+    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
+        let out = self.inner.predict(x, levels)?;
+        self.note(x, levels, &out);
         Ok(out)
+    }
+
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        let (out, feature) = self.inner.predict_with_feature(x, levels, len)?;
+        self.note(x, levels, &out);
+        Ok((out, feature))
     }
 
     fn prediction(&self) -> Prediction {

@@ -9,7 +9,7 @@ use dyweight_core::solver_file::SolverFile;
 use dyweight_core::spec::Budget;
 use dyweight_files::{atomic, read_file};
 use dyweight_train::comm::Comm;
-use dyweight_train::{Course, Files, Iteration, Prepared, Training};
+use dyweight_train::{Course, Files, Iteration, Prepared, Stop, Training, Work};
 use serde_json::Value;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl<'c> Tuition<'c> {
     ) -> Result<Option<Self>> {
         let Contestant::Learned { train, schedule, .. } = &entry.who else { return Ok(None) };
         let model = &subject.model;
-        let loss = training_loss(train, model.model.shape())?;
+        let loss = training_loss(train, &model.model)?;
         let budget = Budget::Nfe(entry.nfe);
         let folder = directory.join("lessons");
         let course = Course {
@@ -55,6 +55,17 @@ impl<'c> Tuition<'c> {
     /// Iterations of the whole run.
     pub fn iterations(&self) -> usize {
         self.prepared.iterations()
+    }
+
+    /// What it costs.
+    pub fn work(&self) -> Result<Work> {
+        self.prepared.work()
+    }
+
+    /// Ends its first validation once this is so.
+    pub fn stopped_by(mut self, stop: Option<Stop>) -> Self {
+        self.prepared.stopped_by(stop);
+        self
     }
 
     fn folder(&self) -> PathBuf {

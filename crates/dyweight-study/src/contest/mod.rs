@@ -6,17 +6,26 @@
 
 mod contestant;
 mod experiment;
+mod files;
+mod forecast;
+mod handcrafted;
 mod judge;
 mod learn;
+mod looks;
 mod page;
 mod pictures;
+mod prompted;
+mod provenance;
 mod record;
 mod run;
+mod show;
 mod view;
 
 pub use contestant::{Contestant, Term};
 pub use experiment::{Entry, Experiment, Judging, Subject};
-pub use page::Style;
+pub use forecast::Forecast;
+pub use handcrafted::{Rival, best_handcrafted};
+pub use page::{Repeat, Style};
 pub use record::{Lesson, Score};
-pub use run::{Results, Watch, read, run};
+pub use run::{Piece, Results, Watch, read, run};
 pub use view::{Measure, Tally, View};

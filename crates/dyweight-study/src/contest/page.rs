@@ -1,10 +1,11 @@
 //! The parts of a report that every experiment has.
 
-use super::contestant::Contestant;
+use super::experiment::Subject;
 use super::view::{Measure, View};
-use crate::report::html::{Cell, Chart, Column, Compare, Gallery, Page, Section, Table};
-use crate::report::{Axis, Dash, Figure, HeatMap, LineChart, Series};
+use crate::report::html::{Cell, Chart, Column, Page, Section, Table};
+use crate::report::{Axis, BarChart, BarSeries, Dash, Figure, LineChart, Marker, Series};
 use dyweight_core::error::Result;
+use dyweight_models::ScoreKind;
 
 /// How a report is drawn.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,26 @@ pub struct Style {
     pub pair: Option<(String, String)>,
     /// The command that repeats it all.
     pub command: String,
+    /// Where it was run, by whom and how long: names and values. Nothing where a report must be the same bytes.
+    pub run: Vec<(String, String)>,
+}
+
+/// What a report says of how it was made: the same for all reports of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Repeat {
+    /// The command.
+    pub command: String,
+    /// Say how long things took, and where.
+    pub times: bool,
+    /// Machine and threads: names and values.
+    pub run: Vec<(String, String)>,
+}
+
+impl Repeat {
+    /// A style with this horizontal axis.
+    pub fn style(self, x: &str, log_x: bool) -> Style {
+        Style { times: self.times, x: x.into(), log_x, pair: None, command: self.command, run: self.run }
+    }
 }
 
 /// So many times the median is beyond what a chart shows.
@@ -30,14 +51,13 @@ impl View<'_> {
         let mut columns = vec![Column::text("")];
         for name in self.columns() {
             let column = Column::number(name);
-            columns.push(if measure == Measure::Psnr { column.higher_is_better() } else { column.lower_is_better() });
+            columns.push(if measure.more_is_better() { column.higher_is_better() } else { column.lower_is_better() });
         }
         let mut table = Table::new(caption, columns);
         for row in self.rows() {
-            let cell = |column: &&str| match self.score(row, column) {
-                Some(score) if score.failed.is_some() => Cell::from("diverged"),
-                Some(score) => measure.of(score).into(),
-                None => Cell::Empty,
+            let cell = |column: &&str| match self.failure(row, column) {
+                Some(_) => Cell::from("diverged"),
+                None => self.get(measure, row, column).into(),
             };
             let cells: Vec<Cell> = self.columns().iter().map(cell).collect();
             table.row([Cell::from(row)].into_iter().chain(cells));
@@ -49,7 +69,9 @@ impl View<'_> {
     fn excess(&self, measure: Measure, than: &str) -> Table {
         let names = self.columns().into_iter().map(Column::number);
         let columns: Vec<Column> = [Column::text("")].into_iter().chain(names).collect();
-        let mut table = Table::new(format!("Excess over {than} on the same noise, ± its own standard error"), columns);
+        let widened = if self.trainings() > 1 { "; that over trainings is widened for their small number" } else { "" };
+        let caption = format!("Excess over {than} on the same noise, ± its own standard error{widened}.");
+        let mut table = Table::new(caption, columns);
         for row in self.rows().into_iter().filter(|r| *r != than) {
             let cell = |column: &&str| -> Cell {
                 let (own, base) = (self.get(measure, row, column), self.get(measure, than, column));
@@ -61,27 +83,56 @@ impl View<'_> {
         table
     }
 
-    /// The same as lines over the columns.
+    /// The same as lines over the columns, or as bars where columns are no numbers.
     pub fn figure(&self, measure: Measure, style: &Style) -> Figure {
+        if self.has_categories() {
+            return self.bars(measure);
+        }
         let (x, y) = (style.x.as_str(), measure.name());
         let axis = if style.log_x { Axis::log(x) } else { self.counted(Axis::linear(x)) };
-        let mut chart = LineChart::new("", axis, Axis::log(y));
+        // Scores of prompts may be negative, and differ little.
+        let log = !matches!(measure, Measure::Prompted(_));
+        let mut chart = LineChart::new("", axis, if log { Axis::log(y) } else { Axis::linear(y) });
         if let Some((low, cap)) = self.shown_range(measure) {
             chart.y = chart.y.range(low, cap);
         }
         chart.legend = false;
-        for (index, row) in self.rows().iter().enumerate() {
+        for (row, look) in self.rows().iter().zip(self.looks()) {
             let mut points = Vec::new();
             for column in self.columns() {
                 if let (Some(entry), Some(found)) = (self.entry(row, column), self.get(measure, row, column)) {
-                    points.push(((entry.x, found.value), found.error));
+                    points.push(((entry.x, found.value), found.total_error()));
                 }
             }
             let (points, errors): (Vec<_>, Vec<_>) = points.into_iter().unzip();
             let dash = if self.is_learned(row) { Dash::Solid } else { Dash::Dashed };
-            chart = chart.with(Series::new(*row, index, points).errors(errors).dash(dash));
+            let series = Series::new(*row, look.colour, points).marker(Marker::category(look.mark));
+            chart = chart.with(series.errors(errors).dash(dash));
         }
         Figure::single(chart, 620.0, 360.0).legend_below()
+    }
+
+    /// True if columns are names, between which there is nothing.
+    fn has_categories(&self) -> bool {
+        !self.columns().iter().all(|column| column.starts_with(|c: char| c.is_ascii_digit()))
+    }
+
+    /// Bars for each column.
+    fn bars(&self, measure: Measure) -> Figure {
+        let columns = self.columns();
+        let groups = columns.iter().map(|column| column.to_string()).collect();
+        let mut chart = BarChart::new("", groups, Axis::linear(measure.name()));
+        if let Some((_, cap)) = self.shown_range(measure) {
+            chart.y = chart.y.range(0.0, cap);
+        }
+        (chart.legend, chart.values) = (false, false);
+        for (row, look) in self.rows().iter().zip(self.looks()) {
+            let found: Vec<_> = columns.iter().map(|column| self.get(measure, row, column)).collect();
+            let values = found.iter().map(|e| e.as_ref().map_or(f64::NAN, |e| e.value)).collect();
+            let errors = found.iter().map(|e| e.as_ref().map_or(f64::NAN, |e| e.total_error())).collect();
+            chart = chart.with(BarSeries::new(*row, look.colour, values).errors(errors));
+        }
+        Figure::single(chart, 620.0, 340.0).legend_below()
     }
 
     /// Ticks at the columns where these are a few whole numbers: nobody makes 3.5 calls.
@@ -101,6 +152,9 @@ impl View<'_> {
 
     /// The range of a chart whose largest values would flatten the rest: they are left above it.
     fn shown_range(&self, measure: Measure) -> Option<(f64, f64)> {
+        if matches!(measure, Measure::Prompted(_)) {
+            return None;
+        }
         let mut values: Vec<f64> = self.values(measure).into_iter().map(|(.., value)| value).collect();
         values.sort_by(f64::total_cmp);
         let cap = FAR * values.get(values.len() / 2)?;
@@ -119,8 +173,9 @@ impl View<'_> {
     /// Tables and charts of all measures.
     pub fn numbers(&self, page: &mut Page, style: &Style) -> Result<()> {
         let count = self.experiment.judging.seeds.len();
-        for measure in self.measures() {
+        for measure in self.all_measures() {
             let (heading, text) = match measure {
+                Measure::Prompted(kind) => (kind.title(), self.about(kind)),
                 Measure::Frechet => (
                     "Fréchet distance to the reference",
                     format!(
@@ -134,39 +189,74 @@ impl View<'_> {
                     "Distance to the teacher",
                     format!(
                         "Root mean squared difference between each sample and what `{}` with {} calls makes of the same noise, \
-                     over {count} samples, ± one standard error.",
+                     over {count} samples, ± one standard error.{}",
                         self.experiment.judging.teacher.solver,
                         self.teacher_calls(),
+                        self.in_latents(),
                     ),
                 ),
             };
             let section = page.section(heading);
             section.text(text);
+            if self.trainings() > 1 {
+                let many = self.trainings();
+                section.text(format!("What is learned was learned {many} times, from other training pairs each time."));
+            }
+            if self.columns().len() > 1 {
+                let how = if self.has_categories() { "" } else { "; dashed: fixed coefficients" };
+                section.chart(Chart::new(
+                    format!("{heading}{how}. Bars of errors are one standard error.{}", self.beyond(measure)),
+                    &self.figure(measure, style),
+                )?);
+            }
             section.table(self.table(measure, heading));
             if let Some((_, than)) = &style.pair {
                 section.table(self.excess(measure, than));
             }
-            if measure == Measure::Frechet {
-                self.teachers(section);
+            if matches!(measure, Measure::Frechet | Measure::Prompted(_)) {
+                self.teachers(section, measure);
             }
-            if self.columns().len() > 1 {
-                section.chart(Chart::new(
-                    format!("{heading}; dashed: fixed coefficients.{}", self.beyond(measure)),
-                    &self.figure(measure, style),
-                )?);
-            }
-            if measure == Measure::Rmse {
+            if measure == Measure::Rmse && self.in_latents().is_empty() {
                 section.table(self.table(Measure::Psnr, "The same as peak signal-to-noise ratio in decibels"));
             }
         }
         Ok(())
     }
 
-    /// The Fréchet distance of each teacher: what an imitation can hope for.
-    fn teachers(&self, section: &mut Section) {
+    /// Says so where samples are compared before they are decoded.
+    fn in_latents(&self) -> &'static str {
+        let decoded = |subject: &Subject| subject.model.model.decoder().is_some();
+        match self.experiment.subjects.iter().any(decoded) {
+            true => {
+                " Measured between latents, before they are decoded; pictures and features are of the decoded images."
+            }
+            false => "",
+        }
+    }
+
+    /// What a score of prompts is, and of which network.
+    fn about(&self, kind: ScoreKind) -> String {
+        let scorer = self.experiment.judging.scorers.iter().find(|scorer| scorer.kind() == kind);
+        let (model, sha256) = scorer.map_or(("", ""), |scorer| (scorer.model(), scorer.sha256()));
+        let how = scorer.map_or("", |scorer| scorer.preprocess().resampling.name());
+        let what = match kind {
+            ScoreKind::Clip => "100 times the cosine of the features of image and prompt",
+            ScoreKind::Hps => "The cosine of the features of image and prompt in a network trained on people's choices",
+            ScoreKind::ImageReward => "The reward of image and prompt by a network trained on people's rankings",
+        };
+        format!(
+            "{what}, mean over {} samples, ± one standard error; more is better. Network `{model}` ({}), images resized as `{how}`. \
+             Numbers of another network are not comparable.",
+            self.experiment.judging.seeds.len(),
+            &sha256[..sha256.len().min(12)],
+        )
+    }
+
+    /// What each teacher reaches: what an imitation can hope for.
+    fn teachers(&self, section: &mut Section, measure: Measure) {
         for (index, subject) in self.experiment.subjects.iter().enumerate() {
             let score = self.results.scores.get(&self.experiment.teacher_key(index));
-            if let Some((score, found)) = score.and_then(|s| Some((s, s.frechet.as_ref()?))) {
+            if let Some((score, found)) = score.and_then(|s| Some((s, measure.of(s)?))) {
                 section.text(format!(
                     "The teacher on {}, {} with {} calls, is at {found} itself. Whoever imitates it exactly is there too.",
                     subject.name, score.solver, score.nfe
@@ -175,183 +265,9 @@ impl View<'_> {
         }
     }
 
-    /// Before and after, and all samples side by side.
-    pub fn pictures(&self, page: &mut Page, style: &Style) {
-        let sheet = |row: &str, column: &str| self.results.sheet(&self.experiment.key(self.entry(row, column)?));
-        let shown: Vec<&str> =
-            self.columns().into_iter().filter(|c| self.rows().iter().any(|r| sheet(r, c).is_some())).collect();
-        if shown.is_empty() {
-            return;
-        }
-        if let Some((before, after)) = &style.pair
-            && shown.iter().any(|c| sheet(before, c).is_some() && sheet(after, c).is_some())
-        {
-            let choice = page
-                .section("Before and after")
-                .text("The same seeds and the same number of network calls. Drag the slider.")
-                .choice("Network calls");
-            for column in &shown {
-                if let (Some(left), Some(right)) = (sheet(before, column), sheet(after, column)) {
-                    let caption = format!("{before} against {after}, {column}, the first seeds.");
-                    choice.option(*column).compare(Compare::new(
-                        caption,
-                        (before.as_str(), left),
-                        (after.as_str(), right),
-                    ));
-                }
-            }
-        }
-        let choice = page.section("Samples").choice("Samples");
-        for column in &shown {
-            let mut gallery = Gallery::new(format!("First samples of every solver, {column}, same seeds."), 3);
-            for row in self.rows() {
-                if let Some(image) = sheet(row, column) {
-                    gallery = gallery.with(row, image);
-                }
-            }
-            choice.option(*column).images(gallery);
-        }
-        self.ways(page);
-    }
-
-    fn ways(&self, page: &mut Page) {
-        let way = |row: &str, column: &str| self.results.way(&self.experiment.key(self.entry(row, column)?));
-        let Some(column) = self.columns().into_iter().find(|c| self.rows().iter().any(|r| way(r, c).is_some())) else {
-            return;
-        };
-        let mut gallery =
-            Gallery::new(format!("States of three samples from noise (left) to result (right), {column}."), 2);
-        for row in self.rows() {
-            if let Some(image) = way(row, column) {
-                gallery = gallery.with(row, image);
-            }
-        }
-        page.section("Trajectories").images(gallery);
-    }
-
-    /// The learned coefficients of a row, one heat-map for each column.
-    pub fn coefficients(&self, page: &mut Page, row: &str) -> Result<()> {
-        let lessons: Vec<_> = self.columns().into_iter().filter_map(|c| Some((c, self.lesson(row, c)?))).collect();
-        let given = self.columns().into_iter().filter_map(|c| match &self.entry(row, c)?.who {
-            Contestant::Given { file } => Some((c, &**file)),
-            _ => None,
-        });
-        let files = lessons.iter().map(|(c, l)| (*c, &*l.file)).chain(given);
-        let files: Vec<_> = files.filter_map(|(c, file)| Some((c, file.body.weights()?))).collect();
-        if files.is_empty() {
-            return Ok(());
-        }
-        let section = page.section(format!("Coefficients: {row}"));
-        section.text("Each row is a step: weights on the slopes of earlier steps, their sum Σw, which moves the time, and the scale s of the time told to the network. With fixed coefficients every Σw and s is 1.");
-        for (column, learned) in files {
-            let figure = crate::report::coefficients("", &learned.weights, &learned.time_scale);
-            section.chart(Chart::new(format!("{row}, {column}."), &figure)?);
-        }
-        Ok(())
-    }
-
-    /// Loss against iterations of every lesson.
-    pub fn lessons(&self, page: &mut Page) -> Result<()> {
-        let mut seen: Vec<String> = Vec::new();
-        let mut chart = LineChart::new("", Axis::linear("pairs seen"), Axis::log("validation loss"));
-        chart.legend = false;
-        for entry in &self.experiment.entries {
-            let Some(key) = self.experiment.lesson_key(entry).filter(|k| !seen.contains(k)) else { continue };
-            let Some(lesson) = self.results.lessons.get(&key) else { continue };
-            let points: Vec<_> =
-                lesson.validation.iter().map(|(i, loss)| ((i * lesson.pairs_per_iteration) as f64, *loss)).collect();
-            chart = chart.with(Series::new(format!("{}, {} calls", entry.row, entry.nfe), seen.len(), points));
-            seen.push(key);
-        }
-        if !seen.is_empty() && seen.len() <= 12 {
-            let figure = Figure::single(chart, 620.0, 320.0).legend_below();
-            page.section("Training").chart(Chart::new("Loss on pairs of other seeds while training.", &figure)?);
-        }
-        Ok(())
-    }
-
-    /// What was run, and how to repeat it.
-    pub fn provenance(&self, page: &mut Page, style: &Style) {
-        let judging = &self.experiment.judging;
-        let mut facts: Vec<(String, String)> = Vec::new();
-        let mut fact = |name: &str, value: String| facts.push((name.into(), value));
-        for subject in &self.experiment.subjects {
-            let shape = subject.model.model.shape();
-            fact(
-                "Model",
-                format!(
-                    "{} ({}x{}x{}), weights sha256 {}",
-                    subject.name,
-                    shape[0],
-                    shape[1],
-                    shape[2],
-                    &subject.model.sha256[..16]
-                ),
-            );
-        }
-        fact("Seeds", format!("{} ({} samples per cell)", judging.seeds, judging.seeds.len()));
-        fact("Teacher", format!("{}, {} calls", judging.teacher.solver, self.teacher_calls()));
-        if let Some((map, reference)) = &judging.reference {
-            fact("Features", format!("{}, weights sha256 {}", map.name(), &map.sha256()[..16]));
-            fact("Reference", format!("statistics sha256 {}", &reference.statistics().fingerprint()[..16]));
-        }
-        fact(
-            "Error bars",
-            "one standard error over samples; 'clearly' means beyond two standard errors of the difference, \
-             in which what both owe to the same noise cancels"
-                .into(),
-        );
-        fact("Program", concat!("dyweight ", env!("CARGO_PKG_VERSION")).into());
-        let section = page.section("What was run");
-        section.facts(facts).code(style.command.clone(), "sh");
-        section.table(self.cells(style));
-    }
-
     /// The teacher's network calls, on the first subject.
-    fn teacher_calls(&self) -> usize {
+    pub(super) fn teacher_calls(&self) -> usize {
         let first = self.experiment.subjects.first();
         first.and_then(|subject| self.experiment.judging.teacher(subject).ok()).map_or(0, |(_, nfe)| nfe)
-    }
-
-    /// Every cell with its solver, counted calls and time.
-    fn cells(&self, style: &Style) -> Table {
-        let mut columns = vec![
-            Column::text("Row"),
-            Column::text("Column"),
-            Column::text("Solver"),
-            Column::number("Calls").hint("counted"),
-            Column::number("Steps"),
-        ];
-        if style.times {
-            columns.push(Column::number("Time").hint("ms per sample in network and solver, of one process"));
-        }
-        let mut table = Table::new("All cells", columns);
-        for entry in &self.experiment.entries {
-            let Some(score) = self.results.score(self.experiment, entry) else { continue };
-            let mut cells: Vec<Cell> = vec![
-                entry.row.as_str().into(),
-                entry.column.as_str().into(),
-                score.solver.as_str().into(),
-                score.nfe.into(),
-                score.steps.into(),
-            ];
-            if style.times {
-                let seconds = self.results.seconds.get(&score.key);
-                cells.push(seconds.map_or(Cell::Empty, |s| Cell::number(1000.0 * s, 2)));
-            }
-            table.row(cells);
-        }
-        table
-    }
-
-    /// Standard deviations of slopes, as a heat-map of rows by calls.
-    pub fn slopes(&self, section: &mut Section, column: &str) -> Result<()> {
-        let rows: Vec<_> =
-            self.rows().into_iter().filter_map(|r| Some((r, self.score(r, column)?.slopes.clone()))).collect();
-        let (names, cells): (Vec<String>, Vec<Vec<f64>>) = rows.into_iter().map(|(r, s)| (r.to_string(), s)).unzip();
-        let map = HeatMap::new("", cells).labels("network call", "").names(names, Vec::new());
-        let figure = Figure::single(map, 520.0, 260.0);
-        section.chart(Chart::new(format!("Standard deviation of the slope at each call, {column}."), &figure)?);
-        Ok(())
     }
 }

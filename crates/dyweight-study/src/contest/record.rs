@@ -3,6 +3,7 @@
 use crate::metrics::Estimate;
 use dyweight_core::solver_file::SolverFile;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How an entry did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +16,9 @@ pub struct Score {
     pub solver: String,
     /// Network calls, counted.
     pub nfe: usize,
+    /// The same with calls that could be made side by side counted once, where that is less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<usize>,
     /// Intervals of its grid.
     pub steps: usize,
     /// Why there are no numbers: the solver lost them.
@@ -25,6 +29,9 @@ pub struct Score {
     pub psnr: Option<Estimate>,
     /// Fréchet distance to the reference.
     pub frechet: Option<Estimate>,
+    /// Scores of images and their prompts, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prompted: BTreeMap<String, Estimate>,
     /// Standard deviation of the slope at each evaluation; 1 where state and time agree.
     pub slopes: Vec<f64>,
 }

@@ -10,8 +10,10 @@
 
 use super::contestant::Contestant;
 use super::experiment::{Entry, Experiment};
+use super::forecast::Forecast;
 use super::judge::{Judge, Ready};
 use super::learn::Tuition;
+use super::pictures::Pictures;
 use super::record::{Lesson, Line, Score};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::solver_file::SolverFile;
@@ -20,7 +22,7 @@ use dyweight_files::image::Image;
 use dyweight_files::journal::{FILE, Journal};
 use dyweight_files::{Lock, atomic};
 use dyweight_train::comm::Comm;
-use dyweight_train::{Supervision, Targets};
+use dyweight_train::{Stop, Supervision, Targets, Work};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -29,11 +31,34 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::time::Instant;
+
+/// A piece of work.
+pub struct Piece<'p> {
+    /// Its name.
+    pub what: &'p str,
+    /// How many steps it has.
+    pub steps: usize,
+    /// Entries that are finished, and all of them.
+    pub entries: (usize, usize),
+    /// What it costs, in network calls.
+    pub cost: f64,
+    /// What was done before it in this run.
+    pub before: f64,
+    /// What there was to do in this run.
+    pub all: f64,
+}
 
 /// Sees the work go on.
 pub trait Watch: Send {
-    /// A piece of work begins: its name, and how many steps it has. `done` of `all` pieces are finished.
-    fn begin(&mut self, what: &str, steps: usize, done: usize, all: usize);
+    /// A piece of work begins.
+    fn begin(&mut self, piece: &Piece<'_>);
+
+    /// Asked where there is no step to stop at.
+    fn stop(&self) -> Option<Stop> {
+        None
+    }
+
     /// So many steps more; `Break` asks to stop.
     fn advance(&mut self, steps: usize) -> ControlFlow<Error>;
 }
@@ -44,12 +69,21 @@ pub struct Results {
     pub scores: BTreeMap<String, Score>,
     /// Lessons by key.
     pub lessons: BTreeMap<String, Lesson>,
-    /// Seconds a process needs for a sample, in network and solver, by key; where known.
+    /// Seconds a process needs for a sample, in network and solver, by key; and for a lesson, by `training-` and its key. Where known: a lesson
+    /// that was interrupted has no time.
     pub seconds: BTreeMap<String, f64>,
+    /// Seconds of all runs together that came to their end.
+    pub run_seconds: f64,
     directory: PathBuf,
 }
 
 impl Results {
+    /// Nothing on record yet.
+    pub fn none(directory: &Path) -> Self {
+        let (scores, lessons, seconds) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { scores, lessons, seconds, run_seconds: 0.0, directory: directory.to_owned() }
+    }
+
     /// The score of an entry.
     pub fn score(&self, experiment: &Experiment, entry: &Entry) -> Option<&Score> {
         self.scores.get(&experiment.key(entry))
@@ -72,8 +106,8 @@ pub fn read(experiment: &Experiment, directory: &Path) -> Result<Results> {
 }
 
 fn sort(directory: &Path, lines: Vec<Value>) -> Result<Results> {
-    let (scores, lessons, seconds) = (BTreeMap::new(), BTreeMap::new(), times(directory));
-    let mut results = Results { scores, lessons, seconds, directory: directory.to_owned() };
+    let mut results =
+        Results { seconds: times(directory), run_seconds: run_seconds(directory), ..Results::none(directory) };
     for line in lines {
         let line = serde_json::from_value(line).map_err(|e| {
             let problem = Malformed::Json { what: "record", reason: e.to_string() };
@@ -87,12 +121,19 @@ fn sort(directory: &Path, lines: Vec<Value>) -> Result<Results> {
     Ok(results)
 }
 
+/// How long all runs on record took.
+fn run_seconds(directory: &Path) -> f64 {
+    let text = std::fs::read_to_string(directory.join("times.jsonl")).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()?["run"].as_f64()).sum()
+}
+
 /// Times on record; a line that makes no sense is no time.
 fn times(directory: &Path) -> BTreeMap<String, f64> {
     let text = std::fs::read_to_string(directory.join("times.jsonl")).unwrap_or_default();
     let time = |line: &str| {
         let value: Value = serde_json::from_str(line).ok()?;
-        Some((value["key"].as_str()?.to_string(), value["seconds_per_sample"].as_f64()?))
+        let seconds = value["seconds_per_sample"].as_f64().or(value["seconds"].as_f64())?;
+        Some((value["key"].as_str()?.to_string(), seconds))
     };
     text.lines().filter_map(time).collect()
 }
@@ -112,13 +153,21 @@ pub fn run(experiment: &Experiment, directory: &Path, comm: &Arc<dyn Comm>, watc
     })?;
     let lines = lines.iter().map(|line| serde_json::from_str(line).unwrap_or_default()).collect();
     let results = sort(directory, lines)?;
-    let mut work = Work { experiment, directory, comm, journal, results, watch, done: 0 };
+    let forecast = experiment.forecast(&results, directory, comm)?;
+    let all = forecast.all().in_calls();
+    let (done, before) = (0, 0.0);
+    let mut work = Working { experiment, directory, comm, journal, results, watch, done, forecast, before, all };
     if comm.is_first() {
         work.remove_left_overs()?;
     }
+    let began = Instant::now();
     for (entry, ready) in experiment.entries.iter().zip(&ready) {
         work.entry(entry, ready.as_ref())?;
         work.done += 1;
+    }
+    if comm.is_first() && all > 0.0 {
+        work.note(&json!({ "run": began.elapsed().as_secs_f64() }))?;
+        work.results.run_seconds = run_seconds(directory);
     }
     Ok(work.results)
 }
@@ -141,7 +190,7 @@ fn prepare(experiment: &Experiment, directory: &Path, comm: &Arc<dyn Comm>) -> R
     experiment.entries.iter().map(one).collect()
 }
 
-struct Work<'w> {
+struct Working<'w> {
     experiment: &'w Experiment,
     directory: &'w Path,
     comm: &'w Arc<dyn Comm>,
@@ -150,9 +199,14 @@ struct Work<'w> {
     results: Results,
     watch: &'w mut dyn Watch,
     done: usize,
+    forecast: Forecast,
+    /// Done in this run, in network calls.
+    before: f64,
+    /// To be done in this run.
+    all: f64,
 }
 
-impl Work<'_> {
+impl Working<'_> {
     /// A run killed between recording a lesson and removing its state leaves the state.
     fn remove_left_overs(&self) -> Result<()> {
         for entry in &self.experiment.entries {
@@ -179,7 +233,7 @@ impl Work<'_> {
             Some(ready) => self.judge(&key, entry, ready),
             None => {
                 let file = self.learned(entry)?;
-                let ready = Ready::learned(&file, entry.nfe, &self.experiment.subjects[entry.subject])?;
+                let ready = Ready::learned(&file, entry, &self.experiment.subjects[entry.subject])?;
                 self.judge(&key, entry, &ready)
             }
         }
@@ -217,18 +271,32 @@ impl Work<'_> {
         let Contestant::Learned { on, .. } = &entry.who else { return Ok(()) };
         let subject = &self.experiment.subjects[*on];
         let Some(course) = Tuition::of(key, entry, subject, self.directory, self.comm)? else { return Ok(()) };
-        let what = format!("training {}, {} calls", entry.row, entry.nfe);
-        self.watch.begin(&what, course.iterations(), self.done, self.experiment.entries.len());
+        let course = course.stopped_by(self.watch.stop());
+        let cost = self.forecast.lessons.get(key).map_or(0.0, Work::in_calls);
+        self.begin(&format!("training {}, {} calls", entry.row, entry.nfe), course.iterations(), cost);
         let watch = &mut self.watch;
+        let (begun, is_new) = (Instant::now(), !course.files().state.exists());
         let lesson = course.take(stages, &mut |_, _| watch.advance(1))?;
+        if self.comm.is_first() && is_new {
+            let (key, seconds) = (format!("training-{key}"), begun.elapsed().as_secs_f64());
+            self.note_time(&key, "seconds", seconds)?;
+            self.results.seconds.insert(key, seconds);
+        }
         if let Some(lesson) = &lesson {
-            let name = format!("{}-nfe{}.json", slug(&entry.row), entry.nfe);
+            let path = self.directory.join(solver_file(entry));
             let solvers = self.directory.join("solvers");
             std::fs::create_dir_all(&solvers).map_err(|e| Error::io("create", &solvers, e))?;
-            atomic::write(&solvers.join(name), &lesson.file.to_bytes())?;
+            atomic::write(&path, &lesson.file.to_bytes())?;
         }
         self.record(lesson.map(|lesson| Line::Lesson(Box::new(lesson))))?;
         if self.comm.is_first() { dyweight_train::remove_state(&course.files()) } else { Ok(()) }
+    }
+
+    /// Tells the watcher what comes now.
+    fn begin(&mut self, what: &str, steps: usize, cost: f64) {
+        let (entries, all) = ((self.done, self.experiment.entries.len()), self.all);
+        self.watch.begin(&Piece { what, steps, entries, cost, before: self.before, all });
+        self.before += cost;
     }
 
     /// Writes down what rank 0 has found and tells the others.
@@ -262,14 +330,15 @@ impl Work<'_> {
         )
         .shared_by(self.comm.clone())
         .cached_in(self.directory.join("teacher"), &subject.model.sha256)?;
-        self.teach(&targets, samples, &subject.name)?;
+        self.teach(&targets, samples, entry.subject)?;
+        self.show_teacher(&targets, entry.subject)?;
         let still = Judge { judging, subject, targets: &targets, tick: &|_| false };
         let (share, teacher) = (still.share().len(), experiment.teacher_key(entry.subject));
         if !self.results.scores.contains_key(&teacher) {
             let found = still.teacher(&teacher)?;
             self.record(found.map(|score| Line::Score(Box::new(score))))?;
         }
-        self.watch.begin(&format!("{}, {} calls", entry.row, entry.nfe), share, self.done, experiment.entries.len());
+        self.begin(&format!("{}, {} calls", entry.row, entry.nfe), share, (samples * entry.nfe) as f64);
         let watch = Mutex::new(&mut self.watch);
         let tick = |steps: usize| {
             let mut watch = watch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -280,33 +349,57 @@ impl Work<'_> {
             found.pictures.write(self.directory, key, &subject.model)?;
         }
         if let Some(seconds) = found.as_ref().and_then(|found| found.seconds_per_sample) {
-            self.note_time(key, seconds)?;
+            self.note_time(key, "seconds_per_sample", seconds)?;
             self.results.seconds.insert(key.into(), seconds);
         }
         self.record(found.map(|found| Line::Score(Box::new(found.score))))
     }
 
+    /// Draws the teacher's first samples, once.
+    fn show_teacher(&self, targets: &Targets, subject: usize) -> Result<()> {
+        let (key, model) = (self.experiment.teacher_key(subject), &self.experiment.subjects[subject].model);
+        if !self.comm.is_first() || super::pictures::files(self.directory, &key).0.exists() {
+            return Ok(());
+        }
+        let first = Pictures::many(&*model.model).min(self.experiment.judging.seeds.len());
+        let states = if first > 0 { targets.of(0..first)? } else { Vec::new() };
+        let Some(last) = states.last() else { return Ok(()) };
+        Pictures::of(last, &*model.model).write(self.directory, &key, model)
+    }
+
     /// Has the teacher's endpoints computed, or read from disk.
-    fn teach(&mut self, targets: &Targets, samples: usize, subject: &str) -> Result<()> {
-        self.watch.begin(&format!("teacher on {subject}"), samples, self.done, self.experiment.entries.len());
+    fn teach(&mut self, targets: &Targets, samples: usize, subject: usize) -> Result<()> {
+        // Read, not computed, but for the first time.
+        let cost = self.forecast.teachers.remove(&subject).map_or(0.0, |work| work.in_calls());
+        self.begin(&format!("teacher on {}", self.experiment.subjects[subject].name), samples, cost);
         let batch = self.experiment.judging.batch.max(16);
         for first in (0..samples).step_by(batch) {
             let last = (first + batch).min(samples);
             targets.prepare(first..last)?;
             let stop = self.watch.advance(last - first).is_break();
-            if self.comm.any(stop) {
+            if self.comm.any(stop)? {
                 return Err(Error::Cancelled);
             }
         }
         Ok(())
     }
 
-    fn note_time(&self, key: &str, seconds: f64) -> Result<()> {
+    fn note_time(&self, key: &str, what: &str, seconds: f64) -> Result<()> {
+        self.note(&json!({ "key": key, what: seconds }))
+    }
+
+    fn note(&self, line: &Value) -> Result<()> {
         let path = self.directory.join("times.jsonl");
-        let line = format!("{}\n", json!({ "key": key, "seconds_per_sample": seconds }));
+        let line = format!("{line}\n");
         let open = OpenOptions::new().append(true).create(true).open(&path);
         open.and_then(|mut file| file.write_all(line.as_bytes())).map_err(|e| Error::io("write", &path, e))
     }
+}
+
+/// Where the solver of an entry that is learned lies, from the experiment's directory.
+pub(super) fn solver_file(entry: &Entry) -> String {
+    let seed = entry.train_seed().map_or(String::new(), |seed| format!("-seed{seed}"));
+    format!("solvers/{}-nfe{}{seed}.json", slug(&entry.row), entry.nfe)
 }
 
 /// A name for a file.

@@ -5,6 +5,7 @@ use super::experiment::{Entry, Experiment};
 use super::record::{Lesson, Score};
 use super::run::Results;
 use crate::metrics::Estimate;
+use dyweight_models::ScoreKind;
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum Measure {
     Psnr,
     /// Distance of the distribution to the reference.
     Frechet,
+    /// A score of images and their prompts.
+    Prompted(ScoreKind),
 }
 
 impl Measure {
@@ -24,6 +27,7 @@ impl Measure {
             Measure::Rmse => score.rmse.clone(),
             Measure::Psnr => score.psnr.clone(),
             Measure::Frechet => score.frechet.clone(),
+            Measure::Prompted(kind) => score.prompted.get(kind.name()).cloned(),
         }
     }
 
@@ -33,13 +37,24 @@ impl Measure {
             Measure::Rmse => "distance to the teacher",
             Measure::Psnr => "signal-to-noise ratio",
             Measure::Frechet => "Fréchet distance",
+            Measure::Prompted(kind) => kind.title(),
         }
     }
-}
 
-/// Whom the headline speaks of.
-const BEST: &str =
-    "Compared are the best learned solver and the best with fixed coefficients, at equal calls on the same noise.";
+    /// The name of its files.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Measure::Rmse | Measure::Psnr => "teacher-distance",
+            Measure::Frechet => "frechet",
+            Measure::Prompted(kind) => kind.name(),
+        }
+    }
+
+    /// True if more is better.
+    pub fn more_is_better(self) -> bool {
+        matches!(self, Measure::Psnr | Measure::Prompted(_))
+    }
+}
 
 /// An experiment with its results.
 pub struct View<'v> {
@@ -66,6 +81,12 @@ impl<'v> View<'v> {
         if with_reference { vec![Measure::Rmse, Measure::Frechet] } else { vec![Measure::Rmse] }
     }
 
+    /// Those, and the scores of images and their prompts, of which more is better.
+    pub fn all_measures(&self) -> Vec<Measure> {
+        let scores = self.experiment.judging.scorers.iter().map(|scorer| Measure::Prompted(scorer.kind()));
+        self.measures().into_iter().chain(scores).collect()
+    }
+
     /// The entry of a cell.
     pub fn entry(&self, row: &str, column: &str) -> Option<&'v Entry> {
         self.experiment.entries.iter().find(|e| e.row == row && e.column == column)
@@ -76,9 +97,27 @@ impl<'v> View<'v> {
         self.results.score(self.experiment, self.entry(row, column)?)
     }
 
-    /// A measure of a cell.
+    /// All entries of a cell: one for each training.
+    pub fn entries(&self, row: &str, column: &str) -> Vec<&'v Entry> {
+        self.experiment.entries.iter().filter(|e| e.row == row && e.column == column).collect()
+    }
+
+    /// A measure of a cell, over all its trainings; none if one of them has no number.
     pub fn get(&self, measure: Measure, row: &str, column: &str) -> Option<Estimate> {
-        measure.of(self.score(row, column)?)
+        let one = |entry: &&Entry| measure.of(self.results.score(self.experiment, entry)?);
+        Estimate::over_trainings(self.entries(row, column).iter().map(one).collect::<Option<Vec<_>>>()?)
+    }
+
+    /// Why a cell has no numbers.
+    pub fn failure(&self, row: &str, column: &str) -> Option<&'v str> {
+        let score = |entry: &&'v Entry| self.results.score(self.experiment, entry)?.failed.as_deref();
+        self.entries(row, column).iter().find_map(score)
+    }
+
+    /// The most trainings behind a cell.
+    pub fn trainings(&self) -> usize {
+        let cells = self.rows().into_iter().flat_map(|row| self.columns().into_iter().map(move |column| (row, column)));
+        cells.map(|(row, column)| self.entries(row, column).len()).max().unwrap_or(0)
     }
 
     /// What was learned for a cell.
@@ -92,24 +131,38 @@ impl<'v> View<'v> {
         self.columns().iter().any(|column| self.entry(row, column).is_some_and(given))
     }
 
-    /// The result as a person would say it: in each column, how much closer to the teacher the best learned solver is than the best with fixed
+    /// The result as a person would say it, in one sentence: how much closer to the teacher the best learned solver is than the best with fixed
     /// coefficients. None where not both take part.
     pub fn headline(&self) -> Option<String> {
-        let best = |column: &str, learned: bool| {
+        let gains: Vec<Gain> = self.columns().into_iter().filter_map(|column| self.gain(column)).collect();
+        let first = gains.first()?;
+        let alike = gains.iter().all(|g| g.row == first.row && g.is_closer() && g.is_clear);
+        if alike && gains.len() > 1 {
+            let percents: Vec<String> = gains.iter().map(|g| format!("{:.0} %", g.percent)).collect();
+            let columns: Vec<&str> =
+                gains.iter().map(|g| g.column.strip_suffix(" calls").unwrap_or(g.column)).collect();
+            return Some(format!(
+                "{} calls: {} is {} closer to the teacher than the best handcrafted solver.",
+                listed(&columns),
+                first.row,
+                listed(&percents.iter().map(String::as_str).collect::<Vec<_>>())
+            ));
+        }
+        let said: Vec<String> = gains.iter().map(Gain::words).collect();
+        Some(format!("{}.", said.join("; ")))
+    }
+
+    /// The best learned solver of a column against the best other one.
+    fn gain(&self, column: &'v str) -> Option<Gain<'v>> {
+        let best = |learned: bool| {
             let rows = self.rows().into_iter().filter(|row| self.is_learned(row) == learned);
             let found = rows.filter_map(|row| Some((row, self.get(Measure::Rmse, row, column)?)));
             found.min_by(|a, b| a.1.value.total_cmp(&b.1.value))
         };
-        let sentence = |column: &&str| {
-            let ((row, ours), (other, theirs)) = (best(column, true)?, best(column, false)?);
-            let percent = 100.0 * (1.0 - ours.value / theirs.value);
-            let word = if percent < 0.0 { "further from" } else { "closer to" };
-            let clearly = ours.clearly_below(&theirs) || theirs.clearly_below(&ours);
-            let doubt = if clearly { "" } else { ", though not clearly" };
-            Some(format!("{column}: {row} is {:.0} % {word} the teacher than {other}{doubt}", percent.abs()))
-        };
-        let said: Vec<String> = self.columns().iter().filter_map(sentence).collect();
-        (!said.is_empty()).then(|| format!("{}. {BEST}", said.join("; ")))
+        let ((row, ours), (other, theirs)) = (best(true)?, best(false)?);
+        let percent = 100.0 * (1.0 - ours.value / theirs.value);
+        let is_clear = ours.clearly_below(&theirs) || theirs.clearly_below(&ours);
+        Some(Gain { column, row, other, percent, is_clear })
     }
 
     /// Compares two rows in every column where both have numbers.
@@ -121,6 +174,41 @@ impl<'v> View<'v> {
             }
         }
         tally
+    }
+}
+
+/// What learning was worth at a budget.
+struct Gain<'v> {
+    column: &'v str,
+    row: &'v str,
+    other: &'v str,
+    /// Closer to the teacher, of the other's distance.
+    percent: f64,
+    is_clear: bool,
+}
+
+impl Gain<'_> {
+    fn is_closer(&self) -> bool {
+        self.percent >= 0.0
+    }
+
+    fn words(&self) -> String {
+        let Self { column, row, other, percent, .. } = self;
+        let word = if self.is_closer() { "closer to" } else { "further from" };
+        let doubt = if self.is_clear { "" } else { ", though not clearly" };
+        format!(
+            "{column}: {row} is {:.0} % {word} the teacher than the best handcrafted solver, {other}{doubt}",
+            percent.abs()
+        )
+    }
+}
+
+/// `3, 5 and 7`.
+fn listed(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.to_string(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
 

@@ -5,6 +5,7 @@
 //! error         sd(ψ)/√n
 //! groups        g_k = Σ ψᵢ/n over the samples of group k
 //! difference    a − b,   error² = G/(G−1)·Σ (g_k(a) − g_k(b))²
+//! trainings     v = mean vⱼ,   training error = sd(v)/√k,   widened in a difference by t₀.₉₇₅(k−1)/1.96: few trainings say little
 //! ```
 //!
 //! Solvers that start from the same noise make similar samples, and err alike: what their numbers share drops out of the
@@ -23,6 +24,12 @@ pub struct Estimate {
     pub error: f64,
     /// Samples.
     pub count: usize,
+    /// One standard error over trainings: what other seeds of the training pairs would change it by.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub training_error: f64,
+    /// Trainings whose mean it is; 0 or 1 if their spread is not known.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub trainings: usize,
     /// What groups of samples do to the number; empty where that is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     groups: Vec<f32>,
@@ -34,7 +41,40 @@ const GROUPS: usize = 32;
 impl Estimate {
     /// A number whose error is known, and nothing more.
     pub fn new(value: f64, error: f64, count: usize) -> Self {
-        Self { value, error, count, groups: Vec::new() }
+        Self { value, error, count, training_error: 0.0, trainings: 0, groups: Vec::new() }
+    }
+
+    /// The mean over trainings, judged on the same samples. A single one is passed on as it is.
+    pub fn over_trainings(found: Vec<Self>) -> Option<Self> {
+        let (k, first) = (found.len() as f64, found.first()?.clone());
+        if found.len() == 1 {
+            return Some(first);
+        }
+        let value = found.iter().map(|e| e.value).sum::<f64>() / k;
+        let scatter: f64 = found.iter().map(|e| (e.value - value).powi(2)).sum();
+        let many = first.groups.len();
+        let same = found.iter().all(|e| e.groups.len() == many && e.count == first.count);
+        let group = |g: usize| found.iter().map(|e| f64::from(e.groups[g])).sum::<f64>() / k;
+        let groups: Vec<f32> = if same { (0..many).map(|g| group(g) as f32).collect() } else { Vec::new() };
+        // What trainings do not share of the samples' effect is small; the mean of their errors is no less than the error of their mean.
+        let error = found.iter().map(|e| e.error).sum::<f64>() / k;
+        let training_error = (scatter / (k - 1.0) / k).sqrt();
+        Some(Self { value, error, count: first.count, training_error, trainings: found.len(), groups })
+    }
+
+    /// Both errors in one.
+    pub fn total_error(&self) -> f64 {
+        self.error.hypot(self.training_error)
+    }
+
+    /// The error over trainings as a difference has to take it.
+    fn widened(&self) -> f64 {
+        let factor = match self.trainings {
+            0 | 1 => 1.0,
+            2..=10 => WIDER[self.trainings - 2],
+            _ => 1.1,
+        };
+        factor * self.training_error
     }
 
     /// The mean of values that are independent of each other.
@@ -52,33 +92,47 @@ impl Estimate {
         let sum = |k: usize| (group(k).iter().map(|v| v - mean).sum::<f64>() / n) as f32;
         let groups: Vec<f32> = (0..many).map(sum).collect();
         let groups = if groups.iter().all(|g| g.is_finite()) { groups } else { Vec::new() };
-        Self { value, error: (scatter / (n - 1.0) / n).sqrt(), count, groups }
+        Self { groups, ..Self::new(value, (scatter / (n - 1.0) / n).sqrt(), count) }
     }
 
     /// The difference to `other`, with its own error where both are known sample by sample.
     pub fn minus(&self, other: &Self) -> Self {
         let value = self.value - other.value;
         let many = self.groups.len();
+        let training_error = self.widened().hypot(other.widened());
+        let trainings = self.trainings.max(other.trainings);
         if many < 2 || many != other.groups.len() || self.count != other.count {
-            return Self::new(value, self.error.hypot(other.error), self.count.min(other.count));
+            let apart = Self::new(value, self.error.hypot(other.error), self.count.min(other.count));
+            return Self { training_error, trainings, ..apart };
         }
         let groups: Vec<f32> = self.groups.iter().zip(&other.groups).map(|(a, b)| a - b).collect();
         let scatter: f64 = groups.iter().map(|g| f64::from(*g).powi(2)).sum();
         let error = (scatter * many as f64 / (many - 1) as f64).sqrt();
-        Self { value, error, count: self.count, groups }
+        Self { value, error, count: self.count, training_error, trainings, groups }
     }
 
     /// The number with its sign turned.
     pub fn negated(&self) -> Self {
         let groups = self.groups.iter().map(|g| -g).collect();
-        Self { value: -self.value, error: self.error, count: self.count, groups }
+        Self { value: -self.value, groups, ..self.clone() }
     }
 
-    /// True if this is smaller than `other` by more than two standard errors of their difference.
+    /// True if this is smaller than `other` by more than two standard errors of their difference, over samples and trainings both.
     pub fn clearly_below(&self, other: &Self) -> bool {
         let difference = other.minus(self);
-        difference.value > 2.0 * difference.error
+        difference.value > 2.0 * difference.total_error()
     }
+}
+
+/// t₀.₉₇₅(k−1)/1.96 for 2 to 10 trainings: by so much two standard errors of so few are too narrow.
+const WIDER: [f64; 9] = [6.48, 2.20, 1.62, 1.42, 1.31, 1.25, 1.21, 1.18, 1.15];
+
+fn is_zero(error: &f64) -> bool {
+    *error == 0.0
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 impl fmt::Display for Estimate {
@@ -86,7 +140,8 @@ impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sound = self.error.is_finite() && self.error > 0.0;
         let digits = if sound { (1.0 - self.error.log10().floor()).clamp(0.0, 9.0) as usize } else { 4 };
-        write!(f, "{:.digits$} ± {:.digits$}", self.value, self.error)
+        write!(f, "{:.digits$} ± {:.digits$}", self.value, self.error)?;
+        if self.trainings > 1 { write!(f, " ± {:.digits$}", self.training_error) } else { Ok(()) }
     }
 }
 
@@ -103,6 +158,22 @@ mod tests {
         assert_eq!(mean.to_string(), "2.50 ± 0.65");
         let [low, near, far] = [1.0, 1.2, 1.3].map(|value| Estimate::new(value, 0.1, 9));
         assert!(!low.clearly_below(&near) && low.clearly_below(&far));
+    }
+
+    #[test]
+    fn clearly_takes_trainings_into_account() {
+        let of = |values: &[f64]| {
+            Estimate::over_trainings(values.iter().map(|v| Estimate::new(*v, 0.01, 9)).collect()).unwrap()
+        };
+        let other = Estimate::new(1.3, 0.01, 9);
+        let (steady, shaky) = (of(&[1.0, 1.01, 0.99, 1.0, 1.0]), of(&[0.7, 1.3, 1.0, 0.8, 1.2]));
+        assert!((steady.value - 1.0).abs() < 1e-12 && (shaky.value - 1.0).abs() < 1e-12);
+        assert!(steady.clearly_below(&other) && !shaky.clearly_below(&other));
+        assert!((shaky.training_error - (0.26f64 / 4.0 / 5.0).sqrt()).abs() < 1e-12, "{}", shaky.training_error);
+        // Two trainings that agree by chance say little; one says nothing, and is what it was.
+        assert!(!of(&[1.1, 1.0]).clearly_below(&other));
+        assert_eq!(of(&[1.1]), Estimate::new(1.1, 0.01, 9));
+        assert_eq!(shaky.to_string(), "1.000 ± 0.010 ± 0.114");
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use super::setup::{FULL, IPNDM, StudySetup};
 use super::{Finding, PLAIN, Study, lineup};
-use crate::contest::{Entry, Measure, Tally, View};
+use crate::contest::{Contestant, Entry, Measure, Tally, View};
 
 pub const STUDY: Study = Study {
     name: "main",
     title: "all solvers, all budgets",
     claim: "The paper (Table 1) finds DyWeight ahead of every handcrafted solver at every budget from 3 to 9 calls.",
     pair: Some((IPNDM, FULL)),
+    is_contest: true,
     entries,
     finding,
     extra: |view, page| view.coefficients(page, FULL),
@@ -19,7 +20,18 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
     let prediction = setup.model.model.prediction();
     let handcrafted: Vec<Entry> = setup.budgets.iter().flat_map(|nfe| lineup(prediction, *nfe)).collect();
     // Learned ones first: they are what everyone waits for.
-    [setup.row(FULL, &setup.learned(|_| ())), handcrafted].concat()
+    [setup.row(FULL, &setup.learned(|_| ())), given(setup), handcrafted].concat()
+}
+
+/// Solver files of learned rivals at the budgets asked for; those of other budgets, or that cannot be read, take no part.
+fn given(setup: &StudySetup) -> Vec<Entry> {
+    let entry = |source: &String| {
+        let who = Contestant::open(source).ok()?;
+        let Contestant::Given { file } = &who else { return None };
+        let nfe = file.nfe;
+        setup.budgets.contains(&nfe).then(|| Entry::new(crate::compare::row_of(source), nfe, who))
+    };
+    setup.rivals.files.iter().filter_map(entry).collect()
 }
 
 /// The learned row against all others, budget by budget.

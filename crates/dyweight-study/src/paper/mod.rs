@@ -12,6 +12,7 @@ mod main_table;
 mod order;
 mod pairs;
 mod quickstart;
+mod rivals;
 mod setup;
 mod stability;
 mod supervision;
@@ -20,9 +21,9 @@ mod transfer;
 
 pub use lineup::lineup;
 pub use quickstart::QUICKSTART;
-pub use setup::StudySetup;
+pub use setup::{RivalSetup, StudySetup};
 
-use super::contest::{Entry, Measure, Style, Subject, View};
+use super::contest::{Entry, Measure, Repeat, Style, Subject, View};
 use crate::report::html::{Page, Verdict};
 use dyweight_core::error::{Error, Result};
 
@@ -62,6 +63,8 @@ pub struct Study {
     pub claim: &'static str,
     /// What the horizontal axis of its charts is, and whether it is logarithmic.
     pub x: (&'static str, bool),
+    /// True if it asks who is best, so that what was gained is its result.
+    pub is_contest: bool,
     /// Rows set against each other in pictures.
     pub pair: Option<(&'static str, &'static str)>,
     entries: fn(&StudySetup) -> Vec<Entry>,
@@ -73,6 +76,7 @@ pub struct Study {
 /// All of them.
 pub const STUDIES: &[&Study] = &[
     &main_table::STUDY,
+    &rivals::STUDY,
     &ablation_time::STUDY,
     &order::STUDY,
     &teacher::STUDY,
@@ -91,6 +95,7 @@ const PLAIN: Study = Study {
     title: "",
     claim: "",
     x: ("network calls", false),
+    is_contest: false,
     pair: None,
     entries: |_| Vec::new(),
     subjects: |setup| Ok(vec![setup.subject()]),
@@ -110,12 +115,13 @@ pub fn named(name: &str) -> Result<&'static Study> {
 impl Study {
     /// The experiment on a model.
     pub fn experiment(&self, setup: &StudySetup) -> Result<super::contest::Experiment> {
-        Ok(super::contest::Experiment {
+        let experiment = super::contest::Experiment {
             name: self.name.into(),
             subjects: (self.subjects)(setup)?,
             entries: (self.entries)(setup),
             judging: setup.judging()?,
-        })
+        };
+        Ok(if setup.train_seeds.is_empty() { experiment } else { experiment.with_train_seeds(&setup.train_seeds) })
     }
 
     /// The answers, each with the measure it is by, where it is by one.
@@ -132,23 +138,31 @@ impl Study {
         found
     }
 
+    /// The result in one sentence: what was gained, or what became of the claim.
+    fn headline(&self, view: &View<'_>) -> String {
+        let gained = if self.is_contest { view.headline() } else { None };
+        gained.unwrap_or_else(|| {
+            let finding = (self.finding)(view, Measure::Rmse);
+            let sentence = finding.sentence.trim_end_matches('.').to_string();
+            let mut letters = sentence.chars();
+            letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect::<String>() + ".")
+        })
+    }
+
     /// The report.
-    pub fn page(&self, view: &View<'_>, command: String, times: bool) -> Result<Page> {
-        let style = Style {
-            times,
-            x: self.x.0.into(),
-            log_x: self.x.1,
-            pair: self.pair.map(|(a, b)| (a.into(), b.into())),
-            command,
-        };
-        let mut page = Page::new(format!("{}: {}", view.experiment.subjects[0].name, self.title)).lead(self.claim);
+    pub fn page(&self, view: &View<'_>, repeat: Repeat) -> Result<Page> {
+        let pair = self.pair.map(|(a, b)| (a.into(), b.into()));
+        let style = Style { pair, ..repeat.style(self.x.0, self.x.1) };
+        let title = format!("{}: {}", view.experiment.subjects[0].name, self.title);
+        let mut page = Page::new(title).headline(self.headline(view)).lead(self.claim);
+        view.before_after(&mut page, &style);
         let answer = page.section("Does it hold here?");
         for (by, finding) in self.findings(view) {
             answer.verdict(finding.verdict, format!("{by}{}", finding.sentence));
         }
         view.numbers(&mut page, &style)?;
         (self.extra)(view, &mut page)?;
-        view.pictures(&mut page, &style);
+        view.samples(&mut page);
         view.lessons(&mut page)?;
         view.provenance(&mut page, &style);
         Ok(page)

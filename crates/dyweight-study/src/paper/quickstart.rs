@@ -21,6 +21,7 @@ pub const QUICKSTART: Study = Study {
     claim: "DyWeight is trained here for 3, 5 and 7 network calls and compared with handcrafted solvers that make as many, on the same noise. \
             The paper finds it ahead of all of them.",
     pair: main_table::STUDY.pair,
+    is_contest: true,
     entries,
     finding: main_table::STUDY.finding,
     extra: main_table::STUDY.extra,
@@ -45,15 +46,7 @@ impl StudySetup {
             ..TrainSpec::default()
         };
         let seeds = Seeds::parse("0-95")?;
-        Ok(Self {
-            model,
-            budgets: vec![3, 5, 7],
-            train,
-            quick: true,
-            seeds,
-            teacher_nfe: 18,
-            reference: None,
-            batch: 32,
-        })
+        let usual = Self::new(model, true)?;
+        Ok(Self { budgets: vec![3, 5, 7], train, seeds, teacher_nfe: 18, batch: 32, ..usual })
     }
 }

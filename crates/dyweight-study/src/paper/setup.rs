@@ -8,14 +8,27 @@ use dyweight_core::error::Result;
 use dyweight_core::noise::Rng;
 use dyweight_core::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_core::trail::Memory;
-use dyweight_models::LoadedModel;
-use dyweight_train::{Defaults, TrainSpec};
+use dyweight_models::{LoadedModel, Scorer};
+use dyweight_train::{Defaults, Prompts, TrainSpec};
 use std::sync::Arc;
 
 /// How the row of the full method is called.
 pub(super) const FULL: &str = "DyWeight";
 /// How the row of its handcrafted relative is called.
 pub(super) const IPNDM: &str = "iPNDM-3";
+
+/// What the study of learned rivals is told besides.
+#[derive(Clone, Default)]
+pub struct RivalSetup {
+    /// The methods; all if empty.
+    pub methods: Vec<String>,
+    /// Each method with its authors' teacher instead of the same for all.
+    pub paper: bool,
+    /// Calls that could be made side by side are counted once.
+    pub once: bool,
+    /// Solver files that take part too.
+    pub files: Vec<String>,
+}
 
 /// Everything a study is told.
 #[derive(Clone)]
@@ -34,8 +47,18 @@ pub struct StudySetup {
     pub teacher_nfe: usize,
     /// Features and reference of a Fréchet distance.
     pub reference: Option<FeatureReference>,
+    /// Scores of images and their prompts.
+    pub scorers: Vec<Arc<Scorer>>,
+    /// What the model is asked for by text; training draws from the file that `train` names.
+    pub prompts: Option<Arc<Prompts>>,
+    /// Classifier-free guidance.
+    pub guidance: Option<f64>,
     /// Samples per network call.
     pub batch: usize,
+    /// Seeds of the training pairs, one training each; the one of `train` if none.
+    pub train_seeds: Vec<u64>,
+    /// For the study of learned rivals.
+    pub rivals: RivalSetup,
 }
 
 impl StudySetup {
@@ -47,7 +70,21 @@ impl StudySetup {
             (false, _) => (vec![3, 5, 7, 9], "0-1999", 35),
         };
         let (train, seeds) = (training(&model, quick), Seeds::parse(seeds)?);
-        Ok(Self { model, budgets, train, quick, seeds, teacher_nfe, reference: None, batch: 64 })
+        Ok(Self {
+            model,
+            budgets,
+            train,
+            quick,
+            seeds,
+            teacher_nfe,
+            reference: None,
+            scorers: Vec::new(),
+            prompts: None,
+            guidance: None,
+            batch: 64,
+            train_seeds: Vec::new(),
+            rivals: RivalSetup::default(),
+        })
     }
 
     /// The usual training of another model in the same study.
@@ -65,7 +102,7 @@ impl StudySetup {
 
     /// The model with all its classes.
     pub fn subject(&self) -> Subject {
-        Subject::new(self.model.clone())
+        Subject { prompts: self.prompts.clone(), guidance: self.guidance, ..Subject::new(self.model.clone()) }
     }
 
     /// Iterations of a training run.
@@ -87,6 +124,7 @@ impl StudySetup {
             teacher_nfe: Some(self.teacher_nfe),
             schedule: ScheduleSpec::default(),
             reference: self.reference.clone(),
+            scorers: self.scorers.clone(),
             batch: self.batch,
         })
     }

@@ -47,7 +47,15 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
     let mut add = |row: String, who: &Contestant| {
         for (subject, name) in names.iter().enumerate() {
             let x = subject as f64;
-            entries.push(Entry { row: row.clone(), column: name.clone(), x, nfe, who: who.clone(), subject });
+            entries.push(Entry {
+                row: row.clone(),
+                column: name.clone(),
+                x,
+                nfe,
+                who: who.clone(),
+                subject,
+                once: false,
+            });
         }
     };
     for (on, subject) in subjects.iter().enumerate() {

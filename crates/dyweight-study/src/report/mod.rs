@@ -19,6 +19,7 @@ mod palette;
 mod plane;
 mod raster;
 mod samples;
+mod sheet;
 mod svg;
 
 pub use axis::{Axis, Scale};
@@ -32,3 +33,4 @@ pub use lines::{LineChart, Series};
 pub use palette::{Colour, FAINT, GREY, INK, category, diverging};
 pub use plane::{Cloud, Field, Paths, Plane};
 pub use samples::samples_in_plane;
+pub use sheet::labelled_sheet;

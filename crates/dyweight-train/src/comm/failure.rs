@@ -7,24 +7,41 @@ use dyweight_core::error::{Error, Result};
 /// A failure on its way to the other processes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Failure {
-    Diverged { solver: String, tensor: String, at: [f64; 4] },
-    BadValue { name: String, value: String, expected: String },
+    Diverged {
+        solver: String,
+        tensor: String,
+        at: [f64; 4],
+    },
+    BadValue {
+        name: String,
+        value: String,
+        expected: String,
+    },
     Cancelled,
+    /// Something given from outside failed: the process it happened in has the failure itself, the others its words.
+    Foreign(String),
 }
 
 impl Failure {
-    /// Tells failures all must learn of, inside, from those that end the job.
-    pub fn sort<T>(result: Result<T>) -> Result<Result<T, Failure>> {
-        Ok(Err(match result {
-            Ok(value) => return Ok(Ok(value)),
+    /// Tells failures all must learn of, inside, from those that end the job; with the failure itself where words are less than it is.
+    pub fn sort<T>(result: Result<T>) -> Result<(Result<T, Failure>, Option<Error>)> {
+        let mut own = None;
+        let failure = match result {
+            Ok(value) => return Ok((Ok(value), None)),
             Err(Error::Diverged { solver, step, sigma, tensor, sample, value }) => {
                 // Counts stay far below 2⁵³, so f64 holds them exactly.
                 Failure::Diverged { solver, tensor: tensor.into(), at: [step as f64, sigma, sample as f64, value] }
             }
             Err(Error::BadValue { name, value, expected }) => Failure::BadValue { name: name.into(), value, expected },
             Err(Error::Cancelled) => Failure::Cancelled,
+            Err(error @ Error::Foreign { .. }) => {
+                let words = error.to_string();
+                own = Some(error);
+                Failure::Foreign(words)
+            }
             Err(other) => return Err(other),
-        }))
+        };
+        Ok((Err(failure), own))
     }
 
     /// The failure as it was.
@@ -36,6 +53,7 @@ impl Failure {
             }
             Failure::BadValue { name, value, expected } => Error::BadValue { name: lasting(name), value, expected },
             Failure::Cancelled => Error::Cancelled,
+            Failure::Foreign(words) => Error::foreign(format!("in another process: {words}")),
         }
     }
 }
@@ -61,6 +79,10 @@ impl<T: Parcel> Parcel for Result<T, Failure> {
                 (name.clone(), (value.clone(), expected.clone())).put(out);
             }
             Err(Failure::Cancelled) => 3u64.put(out),
+            Err(Failure::Foreign(words)) => {
+                4u64.put(out);
+                words.put(out);
+            }
         }
     }
 
@@ -76,6 +98,7 @@ impl<T: Parcel> Parcel for Result<T, Failure> {
                 Err(Failure::BadValue { name, value, expected })
             }
             3 => Err(Failure::Cancelled),
+            4 => Err(Failure::Foreign(String::take(from)?)),
             _ => return None,
         })
     }

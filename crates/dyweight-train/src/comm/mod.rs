@@ -26,20 +26,20 @@ use dyweight_core::error::{Error, Result};
 use failure::Failure;
 use std::ops::Range;
 
-/// The processes of a job.
+/// The processes of a job. Every process makes the same calls; what a lost process makes of them is an error, or the end of the job.
 pub trait Comm: Send + Sync {
     /// The number of this process, from 0.
     fn rank(&self) -> usize;
     /// How many there are.
     fn size(&self) -> usize;
     /// Every process's bytes, in the order of ranks, at rank 0; nothing elsewhere.
-    fn gather(&self, mine: &[u8]) -> Option<Vec<Vec<u8>>>;
+    fn gather(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>>;
     /// Every process's bytes, in the order of ranks.
-    fn all_gather(&self, mine: &[u8]) -> Vec<Vec<u8>>;
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>>;
     /// The bytes of rank 0; what others give is ignored.
-    fn broadcast(&self, mine: &[u8]) -> Vec<u8>;
+    fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>>;
     /// Waits for all.
-    fn barrier(&self);
+    fn barrier(&self) -> Result<()>;
     /// Ends all processes at once.
     fn abort(&self, code: i32) -> !;
 }
@@ -57,19 +57,21 @@ impl Comm for Solo {
         1
     }
 
-    fn gather(&self, mine: &[u8]) -> Option<Vec<Vec<u8>>> {
-        Some(vec![mine.to_vec()])
+    fn gather(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        Ok(Some(vec![mine.to_vec()]))
     }
 
-    fn all_gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
-        vec![mine.to_vec()]
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        Ok(vec![mine.to_vec()])
     }
 
-    fn broadcast(&self, mine: &[u8]) -> Vec<u8> {
-        mine.to_vec()
+    fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>> {
+        Ok(mine.to_vec())
     }
 
-    fn barrier(&self) {}
+    fn barrier(&self) -> Result<()> {
+        Ok(())
+    }
 
     fn abort(&self, code: i32) -> ! {
         std::process::exit(code)
@@ -90,8 +92,11 @@ impl dyn Comm + '_ {
     }
 
     /// True everywhere if it is true anywhere.
-    pub fn any(&self, here: bool) -> bool {
-        self.size() > 1 && self.all_gather(&[u8::from(here)]).iter().any(|there| there == &[1]) || here
+    pub fn any(&self, here: bool) -> Result<bool> {
+        if self.size() == 1 {
+            return Ok(here);
+        }
+        Ok(self.all_gather(&[u8::from(here)])?.iter().any(|there| there == &[1]))
     }
 
     /// What rank 0 finds. If it finds an error, it alone has it: it must end the job.
@@ -100,7 +105,7 @@ impl dyn Comm + '_ {
             return find();
         }
         let found = if self.is_first() { Some(find()?) } else { None };
-        let bytes = self.broadcast(&found.as_ref().map_or(Vec::new(), parcel::wrap));
+        let bytes = self.broadcast(&found.as_ref().map_or(Vec::new(), parcel::wrap))?;
         match found {
             Some(found) => Ok(found),
             None => parcel::unwrap(&bytes).ok_or_else(disagreement),
@@ -113,21 +118,25 @@ impl dyn Comm + '_ {
         if self.size() == 1 {
             return Ok(vec![work()?]);
         }
-        let mine = Failure::sort(work())?;
-        let everyone = self.all_gather(&parcel::wrap(&mine));
+        let (mine, own) = Failure::sort(work())?;
+        let everyone = self.all_gather(&parcel::wrap(&mine))?;
+        if let Some(own) = own {
+            return Err(own);
+        }
         let unwrapped = |bytes: &Vec<u8>| parcel::unwrap::<Result<T, Failure>>(bytes).ok_or_else(disagreement);
         let results = everyone.iter().map(unwrapped).collect::<Result<Vec<_>>>()?;
         results.into_iter().map(|result| result.map_err(Failure::error)).collect()
     }
 
-    /// Everyone's result of its own share of a range, in the order of samples, for everyone; a share without samples has
-    /// the default.
+    /// Everyone's result of its own share of a range, in units of `unit`, in the order of samples, for everyone; a share without samples
+    /// has the default.
     pub fn spread<T: Parcel + Default>(
         &self,
         range: Range<usize>,
+        unit: usize,
         work: impl FnOnce(Range<usize>) -> Result<T>,
     ) -> Result<Vec<T>> {
-        let mine = self.share(&range, 1);
+        let mine = self.share(&range, unit);
         self.all(|| if mine.is_empty() { Ok(T::default()) } else { work(mine) })
     }
 
@@ -136,13 +145,13 @@ impl dyn Comm + '_ {
         if self.size() == 1 {
             return Ok(vec![work()?]);
         }
-        let (mine, failure) = match Failure::sort(work())? {
+        let (mine, failure) = match work() {
             Ok(mine) => (parcel::wrap(&mine), Ok(true)),
             Err(failure) => (Vec::new(), Err(failure)),
         };
         // Failures first, and to all; then what may be large, and to one.
-        self.all(|| failure.map_err(Failure::error))?;
-        let everyone = self.gather(&mine).unwrap_or_default();
+        self.all(|| failure)?;
+        let everyone = self.gather(&mine)?.unwrap_or_default();
         everyone.iter().map(|bytes| parcel::unwrap(bytes).ok_or_else(disagreement)).collect()
     }
 }

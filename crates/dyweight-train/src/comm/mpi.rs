@@ -9,6 +9,7 @@ use ::mpi::datatype::PartitionMut;
 use ::mpi::environment::{Universe, initialize_with_threading};
 use ::mpi::topology::SimpleCommunicator;
 use ::mpi::traits::{Communicator, CommunicatorCollectives, Destination, Root, Source};
+use dyweight_core::error::Result;
 use std::sync::{Mutex, MutexGuard};
 
 /// The longest message.
@@ -71,16 +72,16 @@ impl Comm for Mpi {
         self.size
     }
 
-    fn gather(&self, mine: &[u8]) -> Option<Vec<Vec<u8>>> {
+    fn gather(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
         let universe = self.universe();
         let world = universe.world();
         let (lengths, short) = self.meet(&world, mine);
         if let Some(all) = short {
-            return (self.rank == 0).then_some(all);
+            return Ok((self.rank == 0).then_some(all));
         }
         if self.rank > 0 {
             mine.chunks(PIECE).for_each(|piece| world.process_at_rank(0).send(piece));
-            return None;
+            return Ok(None);
         }
         let receive = |(rank, len): (usize, &usize)| {
             let mut bytes = vec![0; *len];
@@ -90,18 +91,18 @@ impl Comm for Mpi {
             bytes
         };
         let others = lengths.iter().enumerate().skip(1).map(receive);
-        Some(std::iter::once(mine.to_vec()).chain(others).collect())
+        Ok(Some(std::iter::once(mine.to_vec()).chain(others).collect()))
     }
 
-    fn all_gather(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         let universe = self.universe();
         let world = universe.world();
         let (lengths, short) = self.meet(&world, mine);
         if let Some(all) = short {
-            return all;
+            return Ok(all);
         }
         if lengths.iter().sum::<usize>() > PIECE {
-            return (0..self.size).map(|rank| self.bytes_of(&world, rank, mine, lengths[rank])).collect();
+            return Ok((0..self.size).map(|rank| self.bytes_of(&world, rank, mine, lengths[rank])).collect());
         }
         let counts: Vec<i32> = lengths.iter().map(|len| *len as i32).collect();
         let starts: Vec<i32> = counts.iter().scan(0, |end, count| Some(std::mem::replace(end, *end + count))).collect();
@@ -113,19 +114,20 @@ impl Comm for Mpi {
             rest = behind;
             part.to_vec()
         };
-        lengths.iter().map(part).collect()
+        Ok(lengths.iter().map(part).collect())
     }
 
-    fn broadcast(&self, mine: &[u8]) -> Vec<u8> {
+    fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>> {
         let universe = self.universe();
         let world = universe.world();
         let mut len = mine.len() as u64;
         world.process_at_rank(0).broadcast_into(&mut len);
-        self.bytes_of(&world, 0, mine, len as usize)
+        Ok(self.bytes_of(&world, 0, mine, len as usize))
     }
 
-    fn barrier(&self) {
+    fn barrier(&self) -> Result<()> {
         self.universe().world().barrier();
+        Ok(())
     }
 
     fn abort(&self, code: i32) -> ! {

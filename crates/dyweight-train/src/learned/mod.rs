@@ -1,16 +1,34 @@
 //! Learned coefficients from whatever holds them: a solver file, a preset, a tensor file.
 
+mod epd;
 mod release;
 
+pub use epd::epd_preset;
 pub use release::{preset, released};
 
 use dyweight_core::error::{Error, Result};
 use dyweight_core::solver::Weights;
 use dyweight_core::solver_file::{Body, SolverFile};
 use dyweight_files::Malformed;
-use dyweight_files::{Fingerprint, Format, Presets, SharedBytes, TensorFile, read_file, sniff};
+use dyweight_files::{EpdPresets, Fingerprint, Format, Presets, SharedBytes, TensorFile, read_file, sniff};
 use serde_json::Value;
 use std::path::Path;
+
+/// The preset of a name, of whichever release, as a solver file.
+pub fn named_preset(name: &str) -> Result<SolverFile> {
+    let (ours, epd) = (Presets::official()?, EpdPresets::official()?);
+    let lower = name.to_lowercase();
+    if let Some(found) = epd.presets.iter().find(|p| p.name == lower) {
+        return epd_preset(found);
+    }
+    match ours.find(name) {
+        Err(Error::UnknownName { kind, name, mut known }) => {
+            known.extend(epd.presets.iter().map(|p| p.name.clone()));
+            Err(Error::UnknownName { kind, name, known })
+        }
+        found => preset(found?),
+    }
+}
 
 /// Coefficients to sample with, and what their source says about how to use them.
 #[derive(Clone, Debug)]
@@ -26,11 +44,11 @@ impl Learned {
     /// the method that its metadata name.
     pub fn open(source: &str) -> Result<Self> {
         if let Some(name) = source.strip_prefix("preset:") {
-            return Ok(Self::of_file(preset(Presets::official()?.find(name)?)?));
+            return Ok(Self::of_file(named_preset(name)?));
         }
         let path = Path::new(source);
         if !path.exists() && !source.contains(['/', '.']) {
-            return Ok(Self::of_file(preset(Presets::official()?.find(source)?)?));
+            return Ok(Self::of_file(named_preset(source)?));
         }
         Self::parse(path, read_file(path, LARGEST)?)
     }
@@ -61,9 +79,9 @@ impl Learned {
         Self { body: file.body.clone(), file: Some(file) }
     }
 
-    /// Number of steps.
-    pub fn steps(&self) -> usize {
-        self.body.learned().steps()
+    /// Number of steps, where the source says one.
+    pub fn steps(&self) -> Option<usize> {
+        self.body.learned().steps().or(self.file.as_ref().map(|f| f.steps))
     }
 
     /// Hash of everything that is learned, and of the options that go with it.

@@ -46,7 +46,7 @@ impl Method for DyWeightMethod {
     }
 
     fn options(&self) -> &'static [&'static str] {
-        &["order", "scale", "no-time-shift", "no-time-scale"]
+        &["afs", "order", "scale", "no-time-shift", "no-time-scale", "supervision", "substeps"]
     }
 
     fn usual_afs(&self, prediction: Prediction) -> bool {
@@ -133,9 +133,9 @@ fn start_from(spec: &TrainSpec, file: &str, steps: usize, afs: bool) -> Result<B
     let Some(weights) = learned.body.weights() else {
         return Err(other_method(file, learned.body.method(), "dyweight"));
     };
-    if learned.steps() != steps {
+    if weights.weights.len() != steps {
         let what = format!("steps of {file}, given as the start");
-        return Err(Error::Shape { what, expected: vec![steps], found: vec![learned.steps()] });
+        return Err(Error::Shape { what, expected: vec![steps], found: vec![weights.weights.len()] });
     }
     // Scales belong to the last steps: what is missing or too many is so at the front.
     let wanted = steps - usize::from(afs);

@@ -4,16 +4,20 @@
 //! phase 1  p₁: RMSprop, rate 5·10⁻³        two sevenths of the run
 //! phase 2  p₁ as before, p₂: descent, rate 0.1/S
 //! ```
+//!
+//! The objective is relaxed (`relax.rs`): 50 pairs, two in a visit, seven rounds. Validation and roll-back are this program's own.
 
 use super::base::BaseOptions;
+use super::relaxed::{PAIRS, RelaxOptions};
 use super::{Common, Method, Start};
 use crate::learnable::Learnable;
 use crate::optimiser::Optimiser;
 use crate::rate::RateRule;
 use crate::recipe::{Group, Phase};
+use crate::relax::Relaxation;
 use crate::spec::{TrainSpec, finite_above};
 use dyweight_core::denoiser::Prediction;
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::Result;
 use dyweight_core::learned::Frame;
 use dyweight_core::solver::{Ld3, Solver, TimeMode};
 use dyweight_core::solver_file::Body;
@@ -53,6 +57,10 @@ pub struct Ld3Options {
 pub(super) struct Ld3Method;
 
 const USUAL_BASE: &str = "unipc";
+/// Pairs in a visit of the published recipe.
+const BATCH: usize = 2;
+/// Its rounds: two of p₁, five of both.
+const ROUNDS: usize = 7;
 
 impl Method for Ld3Method {
     fn name(&self) -> &'static str {
@@ -60,10 +68,30 @@ impl Method for Ld3Method {
     }
 
     fn options(&self) -> &'static [&'static str] {
-        &["order", "base", "variant", "predict", "lower-order-final", "mode", "window", "lr2"]
+        &[
+            "order",
+            "base",
+            "variant",
+            "predict",
+            "lower-order-final",
+            "mode",
+            "window",
+            "lr2",
+            "relax",
+            "pairs",
+            "noise-step",
+            "noise-radius",
+        ]
     }
 
-    fn usual(&self, spec: TrainSpec) -> TrainSpec {
+    fn usual(&self, mut spec: TrainSpec) -> TrainSpec {
+        if spec.relax.relax.unwrap_or(true) {
+            let batch = spec.batch.unwrap_or(BATCH);
+            spec.batch = Some(batch);
+            let pairs = spec.relax.pairs.unwrap_or(PAIRS);
+            spec.iters = spec.iters.or(Some(ROUNDS * pairs.div_ceil(batch.max(1))));
+            spec.validation = spec.validation.or(Some(PAIRS));
+        }
         TrainSpec {
             teacher: spec.teacher.or(Some("unipc".into())),
             teacher_steps: spec.teacher_steps.or(spec.teacher_nfe.is_none().then_some(20)),
@@ -83,12 +111,6 @@ impl Method for Ld3Method {
     }
 
     fn start(&self, spec: &TrainSpec, frame: &Frame) -> Result<Start> {
-        if frame.afs {
-            return Err(Error::Conflict {
-                problem: "ld3 learns the first step too: it has no analytical first step".into(),
-                hint: "leave --afs out".into(),
-            });
-        }
         let steps = frame.grid.steps();
         let body = match Start::given(self.name(), spec, steps)? {
             Some(body) => body,
@@ -102,6 +124,10 @@ impl Method for Ld3Method {
             }
         };
         Start::of(body, spec)
+    }
+
+    fn relaxed(&self, spec: &TrainSpec, frame: &Frame, numbers: usize) -> Result<Option<Relaxation>> {
+        RelaxOptions::of(spec, true, frame.grid.steps(), numbers)
     }
 
     fn phases(&self, spec: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>> {

@@ -2,40 +2,53 @@
 //!
 //! A method is a [`LearnedSolver`](dyweight_core::learned::LearnedSolver) in `dyweight-core` and a [`Method`] here; the trainer is the same for all.
 
+mod amed;
 pub mod base;
+mod dlms;
+pub mod dss;
 pub mod dyweight;
+mod epd;
+pub mod gits;
 pub mod ld3;
+pub mod points;
+pub mod relaxed;
+mod s4s;
 
 use crate::learnable::{ByBody, Learnable};
 use crate::learned::Learned;
 use crate::optimiser::Optimiser;
 use crate::rate::{Rate, RateRule};
 use crate::recipe::{Group, Phase};
+use crate::relax::Relaxation;
 use crate::spec::TrainSpec;
+use crate::stepwise::Stepwise;
+use crate::targets::Supervision;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::learned::Frame;
 use dyweight_core::solver::Solver;
 use dyweight_core::solver_file::{Body, LEARNED};
+use dyweight_core::spec::ScheduleSpec;
 use std::sync::Arc;
 
 /// All of them.
-const METHODS: &[&dyn Method] = &[&dyweight::DyWeightMethod, &ld3::Ld3Method];
-
-/// Options that belong to some methods alone.
-const OWN: &[&str] = &[
-    "order",
-    "scale",
-    "no-time-shift",
-    "no-time-scale",
-    "base",
-    "variant",
-    "predict",
-    "lower-order-final",
-    "mode",
-    "window",
-    "lr2",
+const METHODS: &[&dyn Method] = &[
+    &dyweight::DyWeightMethod,
+    &ld3::Ld3Method,
+    &epd::EpdMethod { plugin: false },
+    &epd::EpdMethod { plugin: true },
+    &amed::AmedMethod { plugin: false },
+    &amed::AmedMethod { plugin: true },
+    &gits::GitsMethod,
+    &dss::DssMethod,
+    &dlms::DlmsMethod,
+    &s4s::S4sMethod { alt: false },
+    &s4s::S4sMethod { alt: true },
 ];
+
+/// Options of descent, which a method without gradients does not have.
+const DESCENT: &[&str] =
+    &["init", "loss", "iters", "batch", "accumulate", "lr", "warm-up", "rate", "optimiser", "weight-decay", "clip"];
 
 /// A method that is learned.
 pub(crate) trait Method: Sync {
@@ -48,6 +61,26 @@ pub(crate) trait Method: Sync {
     /// The options, with those that its authors' recipe decides filled in where nothing was said.
     fn usual(&self, spec: TrainSpec) -> TrainSpec {
         spec
+    }
+
+    /// False for a method that is searched for instead.
+    fn learns_by_gradients(&self) -> bool {
+        true
+    }
+
+    /// The rule of the grid, where nothing was said.
+    fn usual_schedule(&self, given: &ScheduleSpec, _: Prediction) -> ScheduleSpec {
+        given.clone()
+    }
+
+    /// Whether the grid of a budget is found with the analytical first step.
+    fn grid_afs(&self, afs: bool) -> bool {
+        afs
+    }
+
+    /// What the student is compared with.
+    fn taught(&self, spec: &TrainSpec, _: &Frame, _: &dyn Learnable) -> Result<Taught> {
+        Ok(Taught { supervision: spec.supervised()?, stepwise: None, near: None, halved: false })
     }
 
     /// Whether a budget of network calls is spent with an analytical first step.
@@ -69,8 +102,25 @@ pub(crate) trait Method: Sync {
     /// Where training starts.
     fn start(&self, spec: &TrainSpec, frame: &Frame) -> Result<Start>;
 
+    /// How the noise of pairs moves, where it does; a sample has so many numbers.
+    fn relaxed(&self, _spec: &TrainSpec, _frame: &Frame, _numbers: usize) -> Result<Option<Relaxation>> {
+        Ok(None)
+    }
+
     /// What is moved, one phase after the other.
     fn phases(&self, spec: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>>;
+}
+
+/// What a student is compared with, and when.
+pub(crate) struct Taught {
+    /// Which states of the teacher.
+    pub supervision: Supervision,
+    /// Step by step, where it is.
+    pub stepwise: Option<Stepwise>,
+    /// The weight of the end beside the teacher's nearest states, where those are compared.
+    pub near: Option<f64>,
+    /// True if each of the teacher's steps is halved on the EDM grid.
+    pub halved: bool,
 }
 
 /// Where training starts.
@@ -100,9 +150,9 @@ impl Start {
         if learned.body.method() != method {
             return Err(other_method(source, learned.body.method(), method));
         }
-        if learned.steps() != steps {
+        if let Some(found) = learned.steps().filter(|found| *found != steps) {
             let what = format!("steps of {source}, given as the start");
-            return Err(Error::Shape { what, expected: vec![steps], found: vec![learned.steps()] });
+            return Err(Error::Shape { what, expected: vec![steps], found: vec![found] });
         }
         Ok(Some(learned.body))
     }
@@ -162,8 +212,10 @@ pub fn list() -> Vec<(&'static str, &'static str, &'static [&'static str])> {
 /// An option that belongs to another method would be ignored in silence; it is refused instead.
 pub(crate) fn refuse_foreign_options(method: &dyn Method, spec: &TrainSpec) -> Result<()> {
     let given = serde_json::to_value(spec).unwrap_or_default();
+    let of_some = METHODS.iter().flat_map(|m| m.options());
+    let of_descent = DESCENT.iter().filter(|_| !method.learns_by_gradients());
     let foreign = |option: &&&str| !given[**option].is_null() && !method.options().contains(option);
-    match OWN.iter().find(foreign) {
+    match of_some.chain(of_descent).find(foreign) {
         Some(option) => Err(Error::Conflict {
             problem: format!("{} has no option {option}", method.name()),
             hint: format!("leave --{option} out, or choose another --method"),

@@ -8,8 +8,12 @@ pub use plan::{Defaults, TrainPlan};
 
 use crate::Optimiser;
 use crate::methods::base::BaseOptions;
+use crate::methods::dss::DssOptions;
 use crate::methods::dyweight::DyWeightOptions;
+use crate::methods::gits::GitsOptions;
 use crate::methods::ld3::Ld3Options;
+use crate::methods::points::{CountParallel, PointOptions};
+use crate::methods::relaxed::RelaxOptions;
 use crate::rate::RateRule;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::trail::Memory;
@@ -50,6 +54,9 @@ pub struct TrainSpec {
         )
     )]
     pub init: Option<String>,
+    /// How a budget counts calls that could be made side by side.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "each|once", value_parser = one_of::<CountParallel>(&["each", "once"]), help_heading = "Solver", help = "How --nfe counts calls that could be made side by side, as epd's: each, or once as its authors do [each]"))]
+    pub count_parallel: Option<CountParallel>,
     /// Teacher's solver.
     #[cfg_attr(
         feature = "clap",
@@ -93,17 +100,21 @@ pub struct TrainSpec {
     /// Teacher steps per student step under path supervision.
     #[cfg_attr(
         feature = "clap",
-        arg(long, help_heading = "Teacher", help = "Teacher steps per student step under path supervision [5]")
+        arg(
+            long,
+            help_heading = "Teacher",
+            help = "Teacher steps per student step under path supervision [5]; for epd and amed the points between them [epd 3, amed 1, amed-plugin 2]"
+        )
     )]
     pub substeps: Option<usize>,
-    /// l2, l1, huber, features (of the embedded network) or inception.
+    /// l2, l1, huber, features (of the embedded network), inception or clip.
     #[cfg_attr(
         feature = "clap",
         arg(
             long,
             value_name = "NAME",
             help_heading = "Optimisation",
-            help = "l2, l1, huber, features (of the embedded network) or inception [l2]"
+            help = "l2, l1, huber, features (of the embedded network), inception or clip [l2]"
         )
     )]
     pub loss: Option<String>,
@@ -129,6 +140,12 @@ pub struct TrainSpec {
         )
     )]
     pub resize: Option<String>,
+    /// CLIP model for the loss clip, a file or a folder.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "FILE|DIR", help_heading = "Optimisation", help = "CLIP model for the loss clip")
+    )]
+    pub clip_model: Option<PathBuf>,
     /// Where the Huber loss turns linear.
     #[cfg_attr(
         feature = "clap",
@@ -261,6 +278,22 @@ pub struct TrainSpec {
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
     pub ld3: Ld3Options,
+    /// Those of methods with points inside their steps.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub points: PointOptions,
+    /// Those of methods whose objective can be relaxed.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub relax: RelaxOptions,
+    /// GITS's own.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub gits: GitsOptions,
+    /// DSS's own.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub dss: DssOptions,
 }
 
 /// An enumeration by the names it has in files.

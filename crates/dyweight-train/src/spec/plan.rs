@@ -2,7 +2,7 @@
 
 use super::{TrainSpec, finite_above, not_negative, positive};
 use crate::learnable::Learnable;
-use crate::methods::{self, Common, Start};
+use crate::methods::{self, Common, Start, Taught};
 use crate::recipe::Recipe;
 use crate::{Loss, Noise, Pairs, Prompts, Student, Supervision};
 use dyweight_core::denoiser::{Condition, Model};
@@ -29,6 +29,8 @@ pub struct TrainPlan {
     pub recipe: Recipe,
     /// Which teacher states are supervised.
     pub supervision: Supervision,
+    /// True if each of the teacher's steps is halved on the EDM grid.
+    pub halved: bool,
     /// The options, with what was decided filled in.
     pub resolved: TrainSpec,
 }
@@ -50,27 +52,40 @@ impl TrainSpec {
         methods::refuse_foreign_options(method, self)?;
         let spec = method.usual(self.clone());
         let prediction = model.prediction();
+        let schedule = &method.usual_schedule(schedule, prediction);
         let rule = schedule.on(model)?;
         let range = schedule.range(&rule, model.sigma_range());
         let afs = spec.afs.unwrap_or(matches!(budget, Budget::Nfe(_)) && method.usual_afs(prediction));
         let (calls, bounded) = (self.calls(model)?, model.is_bounded());
         // Numbers only exist once the length of the grid is known: a stand-in with the same calls finds it.
         let stand_in = method.stand_in(&spec, bounded)?;
-        let setting =
-            Setting { solver: &*stand_in, schedule: &rule, range, afs, denoise_to_zero: false, prediction, calls };
+        let setting = Setting {
+            solver: &*stand_in,
+            schedule: &rule,
+            range,
+            afs: method.grid_afs(afs),
+            denoise_to_zero: false,
+            prediction,
+            calls,
+        };
         let grid = setting.grid(budget)?;
-        let nfe = setting.count(&grid)?;
-        let frame = Frame { grid, schedule: rule, range, afs, prediction, bounded, nfe };
+        // What is really called, however the budget was meant.
+        let counted = method.stand_in(&TrainSpec { count_parallel: None, ..spec.clone() }, bounded)?;
+        let nfe = Setting { solver: &*counted, ..setting }.count(&grid)?;
+        let feature = model.feature_len();
+        let frame = Frame { grid, schedule: rule, range, afs, prediction, bounded, feature, nfe };
         let Start { learnable, numbers, window, settled } = method.start(&spec, &frame)?;
-        let recipe = spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))?;
-        let (memory, supervision) = (self.memory.unwrap_or_default(), spec.supervised()?);
+        let relax = method.relaxed(&spec, &frame, model.shape().iter().product())?;
+        let recipe = Recipe { relax, ..spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))? };
+        let Taught { supervision, stepwise, near, halved } = method.taught(&spec, &frame, &*learnable)?;
+        let memory = self.memory.unwrap_or_default();
         let resolved = TrainSpec { afs: Some(afs), lr: Some(recipe.phases[0].groups[0].rate.base), ..settled };
-        let student = Student { frame, loss, memory };
-        Ok(TrainPlan { student, learnable, start: numbers, window, recipe, supervision, resolved })
+        let student = Student { frame, loss, memory, stepwise, near };
+        Ok(TrainPlan { student, learnable, start: numbers, window, recipe, supervision, halved, resolved })
     }
 
     /// Network calls of one evaluation.
-    pub(crate) fn calls(&self, model: &dyn Model) -> Result<usize> {
+    pub fn calls(&self, model: &dyn Model) -> Result<usize> {
         let pairs = self.pairs(model, "training")?;
         Ok(model.denoiser(&pairs.condition(0..1))?.calls())
     }
@@ -102,13 +117,15 @@ impl TrainSpec {
             pairs: batch * positive("accumulate", self.accumulate.unwrap_or(1))?,
             micro_batch: positive("micro-batch", self.micro_batch.unwrap_or(batch))?,
             phases: method.phases(self, &common, learnable)?,
+            relax: None,
+            seed: self.seed.unwrap_or(0),
             validate_every: (!self.is_plain()).then_some(every),
             validation_pairs: positive("validation", self.validation.unwrap_or(defaults.validation))?,
             patience: self.patience.map(|p| positive("patience", p)).transpose()?,
         })
     }
 
-    fn supervised(&self) -> Result<Supervision> {
+    pub(crate) fn supervised(&self) -> Result<Supervision> {
         match self.supervision.as_deref().unwrap_or("endpoint") {
             "endpoint" => Ok(Supervision::Endpoint),
             "path" => Ok(Supervision::Path { stride: positive("substeps", self.substeps.unwrap_or(5))? }),
@@ -121,22 +138,28 @@ impl TrainSpec {
 
     /// The loss; `features` opens a feature network by its name.
     pub fn loss(&self, features: impl FnOnce(&str) -> Result<Arc<dyn FeatureMap>>) -> Result<Loss> {
-        let name = self.loss.as_deref().unwrap_or("l2");
-        let given = [("inception", self.inception.is_some()), ("resize", self.resize.is_some())];
-        if let Some((option, _)) = given.iter().find(|(_, given)| *given && name != "inception") {
+        let spec = methods::find(self.method_name())?.usual(self.clone());
+        let name = spec.loss.as_deref().unwrap_or("l2");
+        let given = [
+            ("inception", "inception", self.inception.is_some()),
+            ("resize", "inception", self.resize.is_some()),
+            ("clip-model", "clip", self.clip_model.is_some()),
+        ];
+        if let Some((option, loss, _)) = given.iter().find(|(_, loss, given)| *given && name != *loss) {
             return Err(Error::Conflict {
-                problem: format!("--{option} is for the loss 'inception', not '{name}'"),
-                hint: format!("add --loss inception, or leave --{option} out"),
+                problem: format!("--{option} is for the loss '{loss}', not '{name}'"),
+                hint: format!("add --loss {loss}, or leave --{option} out"),
             });
         }
         match name {
             "l2" => Ok(Loss::L2),
             "l1" => Ok(Loss::L1),
-            "huber" => Ok(Loss::Huber(finite_above("huber-delta", self.huber_delta.unwrap_or(0.1), 0.0)?)),
+            "huber" => Ok(Loss::Huber(finite_above("huber-delta", spec.huber_delta.unwrap_or(0.1), 0.0)?)),
             "features" => features("fashion").map(Loss::Features),
             "inception" => features("inception").map(Loss::Features),
+            "clip" => features("clip").map(Loss::Features),
             other => {
-                let known = ["l2", "l1", "huber", "features", "inception"].map(String::from).to_vec();
+                let known = ["l2", "l1", "huber", "features", "inception", "clip"].map(String::from).to_vec();
                 Err(Error::UnknownName { kind: "loss", name: other.into(), known })
             }
         }
@@ -160,7 +183,8 @@ impl TrainSpec {
         let Some(path) = &self.noise else { return Ok(None) };
         let file = TensorFile::read(path)?;
         let stored = file.tensor("noise").map_err(|p| Error::malformed(path, p))?;
-        let expected = [&[recipe.iterations(), recipe.pairs][..], &shape].concat();
+        let batches = recipe.relax.map_or(recipe.iterations(), |r| r.visits(recipe.pairs));
+        let expected = [&[batches, recipe.pairs][..], &shape].concat();
         let found = stored.shape().to_vec();
         let what = format!("tensor 'noise' in {}", path.display());
         if found.len() != 5 || found[0] < expected[0] || found[1..] != expected[1..] {

@@ -18,7 +18,14 @@ impl TrainSpec {
         let name = spec.teacher.as_deref().unwrap_or("ipndm");
         // Published traces have a DPM-Solver++ teacher that lowers its last orders on any number of steps.
         let lower_order_final = (name == "dpmpp").then_some(LowerOrderFinal::Always);
-        let described = SolverSpec { order: spec.teacher_order, lower_order_final, ..SolverSpec::named(name) };
+        let mut described = SolverSpec { order: spec.teacher_order, lower_order_final, ..SolverSpec::named(name) };
+        // Step by step, a student around a solver is taught by the same solver.
+        let base = plan.learnable.base().filter(|base| plan.student.stepwise.is_some() && base.name == name);
+        if let Some(base) = base {
+            let base = base.spec()?;
+            (described.order, described.predict) = (described.order.or(base.order), base.predict);
+            described.lower_order_final = base.lower_order_final.or(described.lower_order_final);
+        }
         let solver = described.build(model.is_bounded())?;
         // A grid that ends at 0 has nothing left to denoise.
         let frame = &plan.student.frame;
@@ -33,6 +40,9 @@ impl TrainSpec {
             calls: self.calls(model)?,
         };
         let grid = match (plan.supervision, spec.teacher_steps, spec.teacher_nfe) {
+            (Supervision::Path { stride }, None, None) if plan.halved => {
+                refined(&frame.schedule, &frame.grid, frame.range, stride / 2).and_then(|grid| halved(&grid))
+            }
             (Supervision::Path { stride }, None, None) => refined(&frame.schedule, &frame.grid, frame.range, stride),
             (Supervision::Path { .. }, ..) => {
                 return Err(Error::Conflict {
@@ -77,5 +87,13 @@ fn refined(schedule: &Schedule, student: &Grid, range: (f64, f64), stride: usize
     };
     let mut sigmas: Vec<f64> = student.sigmas().windows(2).flat_map(divide).collect();
     sigmas.push(student.last());
+    Grid::new(sigmas)
+}
+
+/// Every step in two, on the EDM grid between its ends.
+fn halved(grid: &Grid) -> Result<Grid> {
+    let middle = |pair: &[f64]| ((pair[0].powf(1.0 / 7.0) + pair[1].powf(1.0 / 7.0)) / 2.0).powi(7);
+    let mut sigmas: Vec<f64> = grid.sigmas().windows(2).flat_map(|pair| [pair[0], middle(pair)]).collect();
+    sigmas.push(grid.last());
     Grid::new(sigmas)
 }

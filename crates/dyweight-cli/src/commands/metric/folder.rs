@@ -12,13 +12,24 @@ use std::path::{Path, PathBuf};
 pub struct Folder {
     pub files: Vec<PathBuf>,
     pub shape: [usize; 3],
+    /// A picture of another format, if there is one.
+    other: Option<PathBuf>,
 }
+
+/// Endings of pictures that are not read.
+const OTHERS: [&str; 7] = ["jpg", "jpeg", "webp", "bmp", "gif", "tif", "tiff"];
 
 impl Folder {
     /// Finds the files and looks at the first; the first `num` count, if that is given.
     pub fn open(path: &Path, num: Option<usize>) -> Result<Self> {
         let mut files = Vec::new();
         collect(path, &mut HashSet::new(), &mut files)?;
+        let ends = |file: &Path, known: &[&str]| {
+            file.extension().is_some_and(|e| known.iter().any(|known| e.eq_ignore_ascii_case(known)))
+        };
+        let (mut files, others): (Vec<PathBuf>, Vec<PathBuf>) =
+            files.into_iter().partition(|file| ends(file, &["png"]));
+        let other = others.into_iter().filter(|file| ends(file, &OTHERS)).min();
         // By their names from the top: the order in which the sampler writes seeds.
         files.sort();
         if let Some(num) = num {
@@ -27,10 +38,10 @@ impl Folder {
         }
         let first = files.first().ok_or_else(|| Error::Conflict {
             problem: format!("there are no PNG files in {}", shown(path)),
-            hint: "give a folder of images, such as the --outdir of dyweight sample".into(),
+            hint: "give a folder of images, such as the --out of dyweight sample".into(),
         })?;
         let shape = shape_of(&Image::read(first)?);
-        Ok(Self { files, shape })
+        Ok(Self { files, shape, other })
     }
 
     /// Refuses an output that would take the place of an image.
@@ -38,6 +49,31 @@ impl Folder {
         let Some(out) = out.filter(|out| out.exists()) else { return Ok(()) };
         let images: Vec<_> = self.files.iter().map(|file| ("an image of the set", file.as_path())).collect();
         keep_apart(&[("--out", out)], &images)
+    }
+
+    /// Refuses pictures that would be passed over: those behind would move up to prompts that are not theirs.
+    pub fn refuse_others(&self) -> Result<()> {
+        let Some(other) = &self.other else { return Ok(()) };
+        Err(Error::Conflict {
+            problem: format!("{} is no PNG file, and only those are read", shown(other)),
+            hint: "convert it, or move it elsewhere".into(),
+        })
+    }
+
+    /// Refuses folders that do not hold images of the same names.
+    pub fn refuse_odd(&self, root: &Path, other: &Self, other_root: &Path) -> Result<()> {
+        let names = |folder: &Self, root: &Path| -> Vec<PathBuf> {
+            folder.files.iter().map(|f| f.strip_prefix(root).unwrap_or(f).to_owned()).collect()
+        };
+        let (ours, theirs) = (names(self, root), names(other, other_root));
+        let odd = ours.iter().find(|n| theirs.binary_search(n).is_err());
+        match odd.or_else(|| theirs.iter().find(|n| ours.binary_search(n).is_err())) {
+            None => Ok(()),
+            Some(odd) => Err(Error::Conflict {
+                problem: format!("{} is in one of the folders only", shown(odd)),
+                hint: "both must hold images of the same seeds".into(),
+            }),
+        }
     }
 
     /// Some of the images, as samples.
@@ -83,7 +119,7 @@ fn collect(folder: &Path, seen: &mut HashSet<PathBuf>, files: &mut Vec<PathBuf>)
         let path = entry.map_err(failed)?.path();
         if path.is_dir() {
             collect(&path, seen, files)?;
-        } else if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("png")) && !is_sheet(&path) {
+        } else if !is_sheet(&path) {
             files.push(path);
         }
     }

@@ -1,8 +1,10 @@
-//! `dyweight metric`: distances of sets of images, each with its standard error.
+//! `dyweight metric`: distances of sets of images and how well images fit their prompts, each with its standard error.
 
 mod bench;
 mod folder;
 mod images;
+mod pairing;
+mod prompted;
 mod report;
 mod teacher;
 
@@ -12,6 +14,7 @@ use crate::files::{prepare, text};
 use crate::ui;
 use clap::{Args, Subcommand};
 use dyweight::files::Fingerprint;
+use dyweight::models::ScoreKind;
 use dyweight::study::metrics::frechet::{Reference, Statistics};
 use dyweight::study::metrics::{Estimate, Features, FieldCount, Origin, Provenance, kid, precision_recall};
 use dyweight::study::{BUILT_IN_REFERENCE, statistics};
@@ -42,6 +45,12 @@ enum MetricCommand {
     Pr(Box<PairArgs>),
     /// Distance to a teacher's samples from the same noise: RMSE and PSNR
     Teacher(teacher::TeacherArgs),
+    /// CLIP score: 100 times the cosine of an image's and its prompt's features
+    Clip(Box<prompted::PromptedArgs>),
+    /// HPSv2 score of images and their prompts: the same cosine, of a network trained on people's choices
+    Hps(Box<prompted::PromptedArgs>),
+    /// ImageReward of images and their prompts
+    ImageReward(Box<prompted::PromptedArgs>),
     /// Time of a covariance and the trace of a matrix root
     Bench(bench::MetricBenchArgs),
 }
@@ -102,7 +111,7 @@ pub struct CommonArgs {
     #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1, help_heading = "Sampler")]
     shape: Option<Vec<usize>>,
     /// Configuration of a weights file that carries none
-    #[arg(long, value_name = "FILE", help_heading = "Sampler")]
+    #[arg(long = "model-config", alias = "config", value_name = "FILE", help_heading = "Sampler")]
     config: Option<PathBuf>,
     /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
     #[arg(long, value_name = "NAME", help_heading = "Sampler")]
@@ -122,6 +131,9 @@ pub fn run(args: &MetricArgs) -> Result<()> {
             Ok(vec![("precision", found.precision), ("recall", found.recall)])
         }),
         MetricCommand::Teacher(args) => teacher::run(args),
+        MetricCommand::Clip(args) => prompted::run(args, ScoreKind::Clip),
+        MetricCommand::Hps(args) => prompted::run(args, ScoreKind::Hps),
+        MetricCommand::ImageReward(args) => prompted::run(args, ScoreKind::ImageReward),
         MetricCommand::Bench(args) => bench::run(args),
     }
 }
@@ -143,7 +155,7 @@ impl CommonArgs {
         let out: Vec<_> = out.map(|path| ("--out", path)).into_iter().collect();
         let mut inputs: Vec<_> = sets.iter().map(|set| ("the input", Path::new(set))).collect();
         inputs.extend(self.model.iter().map(|model| ("--model", Path::new(model))));
-        inputs.extend(self.config.iter().map(|path| ("--config", path.as_path())));
+        inputs.extend(self.config.iter().map(|path| ("--model-config", path.as_path())));
         inputs.extend(self.features.files());
         inputs.extend(self.draw.files());
         prepare(&out, &inputs)

@@ -71,19 +71,8 @@ fn folders(args: &TeacherArgs) -> Result<Vec<f64>> {
     let samples = Folder::open(&args.samples, args.num)?;
     let teacher = Folder::open(&args.teacher, args.num)?;
     [&samples, &teacher].into_iter().try_for_each(|folder| folder.keep_apart(args.out.as_deref()))?;
-    let names = |folder: &Folder, root: &Path| -> Vec<PathBuf> {
-        folder.files.iter().map(|f| f.strip_prefix(root).unwrap_or(f).to_owned()).collect()
-    };
-    let (ours, theirs) = (names(&samples, &args.samples), names(&teacher, &args.teacher));
-    let odd = ours.iter().find(|n| theirs.binary_search(n).is_err());
-    let odd = odd.or_else(|| theirs.iter().find(|n| ours.binary_search(n).is_err()));
-    if let Some(odd) = odd {
-        return Err(Error::Conflict {
-            problem: format!("{} is in one of the folders only", shown(odd)),
-            hint: "both must hold images of the same seeds".into(),
-        });
-    }
-    let (mut errors, mut progress) = (Vec::new(), ui::Progress::new("comparing", ours.len()));
+    samples.refuse_odd(&args.samples, &teacher, &args.teacher)?;
+    let (mut errors, mut progress) = (Vec::new(), ui::Progress::new("comparing", samples.files.len()));
     let batch = args.batch.unwrap_or(256);
     for (a, b) in samples.files.chunks(batch).zip(teacher.files.chunks(batch)) {
         errors.extend(squared_errors(&samples.batch(a)?, &teacher.batch(b)?)?);

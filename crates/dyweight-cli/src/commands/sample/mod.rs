@@ -6,17 +6,18 @@ mod output;
 mod prompts;
 mod setup;
 
-use crate::args::{BudgetArgs, ModelArgs, ScheduleArgs, SolverArgs, check_batch};
+use crate::args::{BudgetArgs, ModelArgs, ScheduleArgs, SolverArgs, check_batch, opened};
 use crate::files::text;
+use crate::forecast::{Forecast, Pace};
 use crate::ui;
 use clap::Args;
-use dyweight::denoiser::Condition;
+use dyweight::denoiser::{Condition, Context};
+use dyweight::error::{number, shown};
 use dyweight::files::NamedPath;
 use dyweight::models::{LoadedModel, ModelSpec, measured_rate};
 use dyweight::sample::{State, sample};
 use dyweight::train::comm::Comm;
-use dyweight::train::{Learned, Prompts};
-use dyweight::train::{in_parts, stacked};
+use dyweight::train::{Learned, Prompts, Work, in_parts, stacked};
 use dyweight::{Error, Result, Tensor};
 use noise::NoiseSource;
 use output::Output;
@@ -37,9 +38,12 @@ pub struct SampleArgs {
     #[arg(long, help_heading = "Samples")]
     threads: Option<usize>,
     /// Directory for the samples; a run that was interrupted there is continued [samples, or samples-2, …]
-    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    #[arg(long = "out", alias = "outdir", value_name = "DIR", help_heading = "Output")]
     outdir: Option<PathBuf>,
-    /// Also write the images as one contact sheet, grid.png
+    /// Say what would be done, how many calls and how long it takes; do nothing
+    #[arg(long, help_heading = "Output")]
+    dry_run: bool,
+    /// Also write the images as one contact sheet, grid.png, with the names of their classes
     #[arg(long, help_heading = "Output")]
     grid: bool,
     /// Make the directory's samples anew with these settings
@@ -51,9 +55,6 @@ pub struct SampleArgs {
     /// Safetensors file for the latents ('latents' [n,c,h,w]) of a latent diffusion model, before they are decoded
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     latent_out: Option<PathBuf>,
-    /// Say what it would take, and make nothing
-    #[arg(long, help_heading = "Output")]
-    dry_run: bool,
     /// Print the result as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -67,7 +68,7 @@ pub struct DrawArgs {
     #[command(flatten)]
     budget: BudgetArgs,
     /// Learned coefficients: a solver file, preset:NAME, or a safetensors file with a method's numbers
-    #[arg(long, value_name = "FILE|preset:NAME")]
+    #[arg(long, value_name = "FILE|PRESET")]
     weights: Option<String>,
     /// Refuse coefficients learned for another model, schedule or guidance
     #[arg(long)]
@@ -121,13 +122,14 @@ impl DrawArgs {
 /// Runs the command.
 pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
     ui::set_threads(args.threads, comm)?;
-    if args.dry_run {
-        return dry_run(args, comm);
-    }
     output::prepare(args)?;
     let drawing = Drawing::open(&args.model, &args.draw)?;
     let setup = drawing.setup()?;
     let (model, noise) = (&drawing.model, &drawing.noise);
+    ui::detail(|| format!("levels: {}", setup.sigmas().iter().map(|s| number(*s)).collect::<Vec<_>>().join(" ")));
+    if args.dry_run {
+        return if comm.is_first() { foresee(args, &drawing, &setup) } else { Ok(()) };
+    }
     // One process has the output; it says what is to be done.
     let mut output = if comm.is_first() { Some(Output::open(args, &drawing, &setup)?) } else { None };
     let started = Instant::now();
@@ -147,55 +149,27 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
     Ok(())
 }
 
-/// Opens everything, and says what sampling will take.
-fn dry_run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
-    let drawing = Drawing::open(&args.model, &args.draw)?;
-    let setup = drawing.setup()?;
-    if !comm.is_first() {
-        return Ok(());
+/// Says what would be done.
+fn foresee(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling) -> Result<()> {
+    let (model, samples) = (&drawing.model, drawing.noise.len());
+    let condition = |range: Range<usize>| drawing.condition(&vec![0; range.len()]);
+    let work = Work { calls: samples * setup.nfe, gradients: 0 };
+    // A model that says what a call costs is not asked for one: it may take minutes.
+    let known = model.model.cost().map(|cost| (cost, measured_rate()));
+    let mut seconds = match &known {
+        Some((cost, rate)) => cost.operations / rate * work.calls as f64,
+        None => Pace::of(model, &condition, drawing.batch())?.seconds(work)?,
+    };
+    if let Some(decoder) = model.model.decoder().filter(|_| known.is_none()) {
+        let started = Instant::now();
+        decoder.decode(&drawing.noise.batch(&[0], model.model.shape())?)?;
+        seconds += started.elapsed().as_secs_f64() * samples as f64;
     }
-    let (model, samples) = (&*drawing.model.model, drawing.noise.len());
-    let mut facts = json!({
-        "model": drawing.model.name, "solver": setup.solver.label(), "samples": samples, "shape": model.shape(), "nfe": setup.nfe,
-        "steps": setup.steps(), "sigmas": setup.sigmas(), "threads": rayon::current_num_threads(),
-    });
-    let cost = model.cost().map(|cost| (cost, measured_rate()));
-    if let Some((cost, rate)) = cost {
-        let seconds = cost.operations / rate;
-        facts["weight_bytes"] = json!(cost.weights);
-        facts["resident_bytes"] = json!(cost.resident);
-        facts["activation_bytes"] = json!(cost.activations);
-        facts["operations_per_call"] = json!(cost.operations);
-        facts["operations_per_second"] = json!(rate);
-        facts["seconds_per_call"] = json!(seconds);
-        facts["seconds"] = json!(seconds * (setup.nfe * samples) as f64);
-    }
-    if args.json {
-        ui::print_json(&facts);
-        return Ok(());
-    }
-    let [c, h, w] = model.shape();
-    ui::print(&format!("{samples} samples of {c}x{h}x{w} with {}: {} calls each", setup.solver.label(), setup.nfe));
-    match cost {
-        None => ui::print("what a call takes is not known beforehand: 'dyweight bench' measures it"),
-        Some((cost, rate)) => {
-            let megabytes = |bytes: u64| bytes >> 20;
-            ui::print(&format!(
-                "weights: {} MB, of which {} MB are in memory at a time; activations: {} MB for each sample of a batch",
-                megabytes(cost.weights),
-                megabytes(cost.resident),
-                megabytes(cost.activations),
-            ));
-            let seconds = cost.operations / rate;
-            ui::print(&format!(
-                "a call: {:.2e} operations, {} at the {:.0} GFLOP/s just measured; all: {}",
-                cost.operations,
-                ui::duration(seconds),
-                rate / 1e9,
-                ui::duration(seconds * (setup.nfe * samples) as f64)
-            ));
-        }
-    }
+    let mut writes: Vec<String> = Output::place(args, drawing, setup)?.iter().map(|dir| shown(dir)).collect();
+    writes.extend([&args.trajectory, &args.latent_out].into_iter().flatten().map(|file| shown(file)));
+    let (solver, nfe, steps) = (setup.solver.label(), setup.nfe, setup.steps());
+    let what = format!("make {samples} samples of {} with {solver}: {nfe} calls each, {steps} steps", model.name);
+    Forecast { what, work, seconds, writes, known }.print(args.json);
     Ok(())
 }
 
@@ -229,7 +203,7 @@ impl<'a> Drawing<'a> {
     pub fn open(model: &ModelArgs, args: &'a DrawArgs) -> Result<Self> {
         let noise = NoiseSource::open(args)?;
         let spec = model.spec(noise.sample_shape())?;
-        let model = ModelSpec { beta_table: args.schedule.beta_table.clone(), ..spec }.build()?;
+        let model = opened(&ModelSpec { beta_table: args.schedule.beta_table.clone(), ..spec })?;
         check_batch(args.batch.unwrap_or(DEFAULT_BATCH), noise.len(), model.model.shape())?;
         let prompts = prompts::open(args, &*model.model)?;
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
@@ -252,6 +226,21 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// Samples per network call.
+    fn batch(&self) -> usize {
+        let decoded = self.model.model.decoder().is_some();
+        self.args.batch.unwrap_or(if decoded { DEFAULT_LATENT_BATCH } else { DEFAULT_BATCH })
+    }
+
+    /// What the first samples show, where they were asked for classes.
+    fn labels(&self, samples: usize) -> Result<Vec<String>> {
+        let names = self.model.class_names();
+        let named = |class: usize| names.get(class).map_or(format!("class {class}"), |name| name.to_string());
+        let condition = self.condition(&(0..samples).collect::<Vec<_>>())?;
+        let class = |context: &Context| if let Context::Class(class) = context { Some(named(*class)) } else { None };
+        Ok(condition.contexts.iter().filter_map(class).collect())
+    }
+
     /// Grid and extras.
     pub fn setup(&self) -> Result<Sampling> {
         let model = &*self.model.model;
@@ -269,9 +258,7 @@ impl<'a> Drawing<'a> {
         mut sink: Option<&mut dyn Sink>,
     ) -> Result<()> {
         let mut progress = ui::Progress::new("sampling", wanted.indices.len());
-        let decoded = self.model.model.decoder().is_some();
-        let batch = self.args.batch.unwrap_or(if decoded { DEFAULT_LATENT_BATCH } else { DEFAULT_BATCH });
-        for round in wanted.indices.chunks(batch.saturating_mul(comm.size())) {
+        for round in wanted.indices.chunks(self.batch().saturating_mul(comm.size())) {
             let mine = &round[comm.share(&(0..round.len()), 1)];
             let parts = comm.collect(|| self.some(setup, mine, wanted.keeps_states))?;
             let mut rest = round;

@@ -9,6 +9,7 @@ use dyweight::error::shown;
 use dyweight::files::image::{Image, contact_sheet, is_image};
 use dyweight::files::{Lock, StoredTensor, TensorFile, atomic, keep_apart, read_file};
 use dyweight::models::LoadedModel;
+use dyweight::study::report::labelled_sheet;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ fn keep_outputs_apart(args: &SampleArgs, dir: Option<&Path>) -> Result<()> {
     let written: Vec<PathBuf> = dir.iter().flat_map(|dir| WRITTEN.map(|name| dir.join(name))).collect();
     let given = [("--trajectory", &args.trajectory), ("--latent-out", &args.latent_out)];
     let given = given.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
-    let outputs: Vec<_> = written.iter().map(|path| ("--outdir", path.as_path())).chain(given).collect();
+    let outputs: Vec<_> = written.iter().map(|path| ("--out", path.as_path())).chain(given).collect();
     keep_apart(&outputs, &[args.model.files(), args.draw.files()].concat())
 }
 
@@ -102,6 +103,11 @@ pub struct Output<'o> {
 }
 
 impl<'o> Output<'o> {
+    /// Where samples would go.
+    pub fn place(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling) -> Result<Option<PathBuf>> {
+        directory(args, &settings(args, (drawing, setup)))
+    }
+
     /// Refuses what could not be written before anything is computed.
     pub fn open(args: &SampleArgs, drawing: &'o Drawing<'o>, setup: &Sampling) -> Result<Self> {
         let (model, noise) = (&drawing.model, &drawing.noise);
@@ -117,7 +123,7 @@ impl<'o> Output<'o> {
             let count = noise.len();
             return Err(Error::Conflict {
                 problem: format!("all states of {count} samples are {all_states} numbers, more than {MOST_NUMBERS}"),
-                hint: "use fewer samples or steps, or write no states (--trajectory, or --outdir of points)".into(),
+                hint: "use fewer samples or steps, or write no states (--trajectory, or --out of points)".into(),
             });
         }
         if args.grid && !is_image(image) {
@@ -261,12 +267,10 @@ impl<'o> Output<'o> {
             files.extend(draw::plane(dir, model, setup, &self.states, self.noise.len())?);
         }
         if let Some(sheet) = self.sheet {
-            let images: Vec<Image> = sheet.into_iter().flatten().collect();
-            let columns = (images.len() as f64).sqrt().ceil() as usize;
-            let factor = (LARGEST_SHEET / (columns.max(1) * h.max(w))).min(SEEN_WELL / h.max(w)).max(1);
-            let images = images.iter().map(|image| enlarged(image, factor)).collect::<Result<Vec<_>>>()?;
             let path = dir.join("grid.png");
-            atomic::write(&path, &contact_sheet(&images, columns, 2)?.to_png())?;
+            let labels = self.drawing.labels(sheet.len())?;
+            let images: Vec<Image> = sheet.into_iter().flatten().collect();
+            atomic::write(&path, &sheet_of(images, labels)?)?;
             files.push(path);
         }
         if is_image(self.image) {
@@ -331,6 +335,21 @@ fn settings(args: &SampleArgs, (drawing, setup): (&Drawing<'_>, &Sampling)) -> S
     format!("{facts:#}\n")
 }
 
+/// Images as the bytes of one, enlarged where they are small, with the name of what each shows where it has one.
+fn sheet_of(images: Vec<Image>, labels: Vec<String>) -> Result<Vec<u8>> {
+    let columns = (images.len() as f64).sqrt().ceil() as usize;
+    let side = images.first().map_or(1, |image| image.width().max(image.height()).max(1));
+    let factor = (LARGEST_SHEET / (columns.max(1) * side)).min(SEEN_WELL / side).max(1);
+    if labels.len() == images.len() {
+        let labelled: Vec<_> = images.iter().cloned().zip(labels).collect();
+        if let Some(canvas) = labelled_sheet(&labelled, columns, factor)? {
+            return canvas.to_png(1.0);
+        }
+    }
+    let images = images.iter().map(|image| enlarged(image, factor)).collect::<Result<Vec<_>>>()?;
+    Ok(contact_sheet(&images, columns, 2)?.to_png())
+}
+
 /// The image with every pixel a square of `factor` by `factor`.
 fn enlarged(image: &Image, factor: usize) -> Result<Image> {
     let (width, height, channels) = (image.width(), image.height(), image.channels());
@@ -356,7 +375,7 @@ fn claim(dir: &Path, args: &SampleArgs, settings: &str) -> Result<()> {
         None => return atomic::write(&path, settings.as_bytes()),
     };
     if !args.overwrite {
-        return Err(Error::Conflict { problem, hint: "choose another --outdir, or --overwrite".into() });
+        return Err(Error::Conflict { problem, hint: "choose another --out, or --overwrite".into() });
     }
     for image in images {
         std::fs::remove_file(&image).map_err(|e| Error::io("remove", &image, e))?;

@@ -85,11 +85,11 @@ impl Sampling {
             }
             (Some(learned), _) => {
                 // Coefficients decide the number of steps; a budget in calls is then checked, not searched.
-                let steps = args.budget.steps.unwrap_or(learned.steps());
+                let steps = args.budget.steps.or(learned.steps()).ok_or_else(no_budget)?;
                 check_steps("steps", steps)?;
                 let grid = schedule.grid(steps, range)?;
                 let bounded = file.map_or(bounded, |f| f.bounded);
-                let frame = Frame { grid, schedule, range, afs, prediction, bounded, nfe: 0 };
+                let frame = Frame { grid, schedule, range, afs, prediction, bounded, feature: None, nfe: 0 };
                 let Built { solver, times } = learned.body.learned().fixed(&frame)?;
                 (solver, times, frame.grid)
             }

@@ -5,8 +5,9 @@ mod paper;
 
 use clap::{Args, Subcommand};
 use dyweight::Result;
+use dyweight::study::paper::RivalSetup;
 use dyweight::train::comm::Comm;
-use paper::PaperArgs;
+use paper::{PaperArgs, RivalArgs};
 use std::sync::Arc;
 
 /// Which experiment.
@@ -22,6 +23,8 @@ enum StudyCommand {
     Numeric(numeric::NumericArgs),
     /// All solvers over all budgets
     Main(PaperArgs),
+    /// All learned solvers, trained here, beside the handcrafted ones
+    Rivals(RivalArgs),
     /// What time shifting and time scaling are worth
     AblationTime(PaperArgs),
     /// How many past slopes a step may weigh
@@ -50,6 +53,7 @@ pub fn run(args: &StudyArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         // A matter of seconds to minutes, not shared.
         StudyCommand::Numeric(_) if !comm.is_first() => return Ok(()),
         StudyCommand::Numeric(args) => return numeric::run(args),
+        StudyCommand::Rivals(args) => return paper::run("rivals", &args.paper, args.setup()?, comm),
         StudyCommand::Main(args) => ("main", args),
         StudyCommand::AblationTime(args) => ("ablation-time", args),
         StudyCommand::Order(args) => ("order", args),
@@ -62,5 +66,5 @@ pub fn run(args: &StudyArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         StudyCommand::Stability(args) => ("stability", args),
         StudyCommand::Coefficients(args) => ("coefficients", args),
     };
-    paper::run(name, args, comm)
+    paper::run(name, args, RivalSetup { files: args.solver_file.clone(), ..RivalSetup::default() }, comm)
 }

@@ -1,11 +1,12 @@
 //! `dyweight study numeric`.
 
 use crate::args::unknown;
+use crate::contest;
 use crate::files::text;
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
-use dyweight::numeric::{Coupling, EndLoss, NumericOptions, Startup, run as run_numeric};
+use dyweight::numeric::{Coupling, EndLoss, NumericOptions, Startup, page, run as run_numeric};
 use dyweight::train::comm::Solo;
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -21,41 +22,44 @@ pub struct NumericArgs {
     #[arg(long)]
     quick: bool,
     /// Polynomial degrees [5,10,…,40]
-    #[arg(long, value_name = "K,K,…", value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_name = "K,K,…", value_delimiter = ',', num_args = 1, help_heading = "Grid")]
     degrees: Option<Vec<usize>>,
     /// Numbers of steps [6,8,…,20]
-    #[arg(long, value_name = "S,S,…", value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_name = "S,S,…", value_delimiter = ',', num_args = 1, help_heading = "Grid")]
     steps: Option<Vec<usize>>,
     /// Adams-Bashforth orders [1,2,3,4]
-    #[arg(long, value_name = "O,O,…", value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_name = "O,O,…", value_delimiter = ',', num_args = 1, help_heading = "Grid")]
     orders: Option<Vec<usize>>,
     /// Problems per cell [50]
-    #[arg(long)]
+    #[arg(long, help_heading = "Problems")]
     problems: Option<usize>,
     /// Dimensions of a problem [50]
-    #[arg(long)]
+    #[arg(long, help_heading = "Problems")]
     dims: Option<usize>,
     /// Iterations of the fit [2000]
-    #[arg(long)]
+    #[arg(long, help_heading = "Fit")]
     iters: Option<usize>,
     /// Learning rate [0.001]
-    #[arg(long)]
+    #[arg(long, help_heading = "Fit")]
     lr: Option<f64>,
     /// How 0.1/√D of the coupling is read: std or variance [std]
-    #[arg(long, value_name = "std|variance")]
+    #[arg(long, value_name = "std|variance", help_heading = "Problems")]
     coupling: Option<String>,
     /// Loss of the fit: mse or l2 [mse]
-    #[arg(long, value_name = "mse|l2")]
+    #[arg(long, value_name = "mse|l2", help_heading = "Fit")]
     loss: Option<String>,
     /// Exact states a run starts from: as many as the order, or four [order]
-    #[arg(long, value_name = "order|four")]
+    #[arg(long, value_name = "order|four", help_heading = "Problems")]
     startup: Option<String>,
     /// Seed of the problems [0]
-    #[arg(long)]
+    #[arg(long, help_heading = "Problems")]
     seed: Option<u64>,
     /// Threads [all cores]; changes nothing but speed
     #[arg(long)]
     threads: Option<usize>,
+    /// Leave machine and threads out of the report, which then is the same bytes for the same results
+    #[arg(long)]
+    no_times: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -113,11 +117,13 @@ pub fn run(args: &NumericArgs) -> Result<()> {
         if ui::stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     progress.finish();
+    let repeat = contest::repeat_of(!args.no_times);
+    let html = page(&summary, &options, repeat)?.write(&args.out)?;
     if summary.resumed > 0 {
         ui::say(&format!("{} of {} cells were on record already", summary.resumed, summary.records.len()));
     }
     if args.json {
-        let files: Vec<String> = summary.files.iter().map(|f| text(f)).collect();
+        let files: Vec<String> = summary.files.iter().chain([&html]).map(|f| text(f)).collect();
         ui::print_json(
             &json!({ "cells": summary.records.len(), "observations": summary.observations, "files": files }),
         );
@@ -126,6 +132,6 @@ pub fn run(args: &NumericArgs) -> Result<()> {
     for observation in &summary.observations {
         ui::say(&format!("{} — {}", observation.claim, observation.verdict()));
     }
-    summary.files.iter().for_each(|f| ui::print_path(f));
+    summary.files.iter().chain([&html]).for_each(|f| ui::print_path(f));
     Ok(())
 }

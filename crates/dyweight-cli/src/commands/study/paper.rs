@@ -1,13 +1,14 @@
 //! The paper's experiments.
 
-use crate::args::{ModelArgs, ReferenceArgs, check_batch};
-use crate::contest::{self, OutputArgs};
+use crate::args::{ModelArgs, ReferenceArgs, ScorerArgs, check_batch, counts_once, opened, unknown};
+use crate::contest::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::spec::Seeds;
 use dyweight::spec::budget::check_steps;
 use dyweight::study::contest::View;
-use dyweight::study::paper::{StudySetup, named};
+use dyweight::study::paper::{RivalSetup, StudySetup, named};
+use dyweight::train::Prompts;
 use dyweight::train::comm::Comm;
 use dyweight::{Error, Result};
 use std::path::PathBuf;
@@ -20,13 +21,13 @@ pub struct PaperArgs {
     #[arg(long, value_name = "NAME|FILE", default_value = "fashion")]
     model: String,
     /// Sample shape of a mixture file
-    #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1)]
+    #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1, help_heading = "Model")]
     shape: Option<Vec<usize>>,
     /// Configuration of a weights file that carries none
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "model-config", alias = "config", value_name = "FILE", help_heading = "Model")]
     config: Option<PathBuf>,
     /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
     conv: Option<String>,
     /// A look instead of a result: minutes
     #[arg(long)]
@@ -35,14 +36,24 @@ pub struct PaperArgs {
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', num_args = 1)]
     nfe: Option<Vec<usize>>,
     /// Seeds to judge on [0-1999; fewer with --quick]
-    #[arg(long)]
+    #[arg(long, help_heading = "Judging")]
     seeds: Option<String>,
     /// Network calls of the teacher that judges [35]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Judging")]
     teacher_nfe: Option<usize>,
     /// Samples per batch; changes nothing but speed and memory [64]
-    #[arg(long)]
+    #[arg(long, help_heading = "Judging")]
     batch: Option<usize>,
+    /// Solver files of learned rivals, for the study main; may be given several times
+    #[arg(
+        long = "weights",
+        alias = "solver-file",
+        value_name = "FILE|PRESET",
+        value_delimiter = ',',
+        num_args = 1,
+        help_heading = "Rivals"
+    )]
+    pub solver_file: Vec<String>,
     /// Training iterations [625; 1500 for a closed form; fewer with --quick]
     #[arg(long, help_heading = "Training")]
     iters: Option<usize>,
@@ -52,19 +63,65 @@ pub struct PaperArgs {
     /// Learning rate [by budget]
     #[arg(long, help_heading = "Training")]
     lr: Option<f64>,
-    /// l2, l1, huber or features [l2]
+    /// l2, l1, huber, features or clip (of the model that --clip names) [l2]
     #[arg(long, value_name = "NAME", help_heading = "Training")]
     loss: Option<String>,
     /// Validation pairs
     #[arg(long, help_heading = "Training")]
     validation: Option<usize>,
     /// Seed of the training pairs [0]
-    #[arg(long, help_heading = "Training")]
+    #[arg(long, help_heading = "Training", conflicts_with = "train_seeds")]
     seed: Option<u64>,
+    /// File of prompts; sample i shows line i, beginning again after the last, and training draws from them
+    #[arg(long, value_name = "FILE")]
+    prompts: Option<PathBuf>,
+    /// What guidance leads away from [the empty text]
+    #[arg(long, value_name = "TEXT", requires = "prompts")]
+    negative: Option<String>,
+    /// Classifier-free guidance; every evaluation then costs two calls
+    #[arg(long, value_name = "SCALE", allow_negative_numbers = true)]
+    guidance: Option<f64>,
+    #[command(flatten)]
+    train_seeds: TrainSeedsArgs,
     #[command(flatten)]
     reference: ReferenceArgs,
     #[command(flatten)]
+    scorers: ScorerArgs,
+    #[command(flatten)]
     output: OutputArgs,
+}
+
+/// What the study of learned rivals can be told besides.
+#[derive(Args)]
+pub struct RivalArgs {
+    #[command(flatten)]
+    pub paper: PaperArgs,
+    /// Methods that take part (see 'dyweight list methods') [all]
+    #[arg(long, value_name = "NAME,NAME,…", value_delimiter = ',', num_args = 1)]
+    methods: Vec<String>,
+    /// equal: the same pairs and teacher for all; paper: each with its authors' teacher
+    #[arg(long, value_name = "equal|paper", default_value = "equal")]
+    recipe: String,
+    /// How calls that could be made side by side are counted: each, or once as EPD's authors do
+    #[arg(long, value_name = "each|once", default_value = "each")]
+    count_parallel: String,
+}
+
+impl RivalArgs {
+    /// The library's description.
+    pub fn setup(&self) -> Result<RivalSetup> {
+        let known: Vec<&str> = dyweight::train::methods::list().iter().map(|(name, ..)| *name).collect();
+        if let Some(name) = self.methods.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(unknown("method", name, &known));
+        }
+        let paper = match self.recipe.as_str() {
+            "equal" => false,
+            "paper" => true,
+            other => return Err(unknown("recipe", other, &["equal", "paper"])),
+        };
+        let once = counts_once(&self.count_parallel)?;
+        Ok(RivalSetup { methods: self.methods.clone(), paper, once, files: Vec::new() })
+    }
 }
 
 impl PaperArgs {
@@ -74,10 +131,17 @@ impl PaperArgs {
     }
 
     fn setup(&self) -> Result<StudySetup> {
-        let model = Arc::new(self.model().spec(None)?.build()?);
+        let model = Arc::new(opened(&self.model().spec(None)?)?);
         let (reference, shape) = (self.reference.open(&model)?, model.model.shape());
         let mut setup = StudySetup::new(model, self.quick)?;
         setup.reference = reference;
+        if let Some(path) = &self.prompts {
+            let prompts = Prompts::new(Prompts::lines(path)?, self.negative.clone(), &*setup.model.model)?;
+            setup.prompts = Some(Arc::new(prompts));
+            (setup.train.prompts, setup.train.negative) = (self.prompts.clone(), self.negative.clone());
+        }
+        (setup.guidance, setup.train.guidance) = (self.guidance, self.guidance);
+        setup.scorers = self.scorers.open()?;
         if let Some(budgets) = &self.nfe {
             setup.budgets.clone_from(budgets);
         }
@@ -85,6 +149,7 @@ impl PaperArgs {
             setup.seeds = Seeds::parse(seeds)?;
         }
         contest::check_count(&setup.seeds)?;
+        setup.train_seeds = self.train_seeds.seeds()?;
         if let Some(calls) = self.teacher_nfe {
             check_steps("teacher-nfe", calls)?;
             (setup.teacher_nfe, setup.train.teacher_nfe) = (calls, Some(calls));
@@ -95,6 +160,9 @@ impl PaperArgs {
         train.batch = self.train_batch.or(train.batch);
         train.lr = self.lr.or(train.lr);
         train.loss = self.loss.clone().or(train.loss.take());
+        if train.loss.as_deref() == Some("clip") {
+            train.clip_model = self.scorers.clip.clone();
+        }
         train.validation = self.validation.or(train.validation);
         train.seed = self.seed.or(train.seed);
         if let Some(iterations) = self.iters {
@@ -105,17 +173,20 @@ impl PaperArgs {
 }
 
 /// Runs the study of that name.
-pub fn run(name: &str, args: &PaperArgs, comm: &Arc<dyn Comm>) -> Result<()> {
+pub fn run(name: &str, args: &PaperArgs, rivals: RivalSetup, comm: &Arc<dyn Comm>) -> Result<()> {
     ui::set_threads(args.output.threads, &**comm)?;
     let study = named(name)?;
     let (model, usual) = (args.model(), format!("study-{name}"));
-    let out = args.output.directory_apart_from(&usual, &[model.files(), args.reference.files()].concat())?;
-    let setup = args.setup()?;
+    let out = args
+        .output
+        .directory_apart_from(&usual, &[model.files(), args.reference.files(), args.scorers.files()].concat())?;
+    let setup = StudySetup { rivals, ..args.setup()? };
     if setup.budgets.is_empty() {
         let expected = "at least one number of network calls".into();
         return Err(Error::BadValue { name: "nfe", value: String::new(), expected });
     }
     let experiment = study.experiment(&setup)?;
+    experiment.subjects.iter().try_for_each(|subject| experiment.judging.check(subject))?;
     let Some(results) = contest::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
     contest::report_study(study, &view, &out, &args.output)

@@ -2,6 +2,7 @@
 
 use super::options::{TrainArgs, keys};
 use super::show::TrainShow;
+use crate::forecast::{Forecast, Pace};
 use crate::ui;
 use dyweight::error::shown;
 use dyweight::files::atomic;
@@ -9,9 +10,9 @@ use dyweight::models::LoadedModel;
 use dyweight::spec::Budget;
 use dyweight::study::training_loss;
 use dyweight::train::comm::Comm;
-use dyweight::train::{Course, Files, Pairing, Prepared, Trace, beside, remove_state};
+use dyweight::train::{Course, Files, Pairing, Prepared, Trace, Trained, beside, remove_state};
 use dyweight::{Error, Result};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ impl<'j> Job<'j> {
         budget: Budget,
         out: PathBuf,
     ) -> Result<Self> {
-        let loss = training_loss(&args.spec, model.model.shape())?;
+        let loss = training_loss(&args.spec, &model.model)?;
         let course = Course {
             arithmetic: Some(model.settings.to_string()),
             schedule: args.schedule.spec(),
@@ -42,6 +43,7 @@ impl<'j> Job<'j> {
             files: Some(Files::beside(&out)),
             resume: args.resume,
             between_snapshots: snapshot_interval(args.snapshot_seconds)?,
+            stop: Some(Arc::new(ui::stop_requested)),
             ..Course::new(model.model.clone(), model.identity(), budget, args.spec.clone(), loss)
         };
         let prepared = course.prepare()?;
@@ -117,19 +119,47 @@ impl<'j> Job<'j> {
         show.finish();
         if let Err(Error::Cancelled) = outcome {
             let config = self.config_path();
-            ui::say(&format!("stopped; continue with: dyweight train --config {} --resume", config.display()));
+            ui::say(&format!("stopped; continue with: dyweight train --config {} --resume", shown(&config)));
         }
         let trained = outcome?;
-        if !is_first {
-            return Ok(());
+        let seconds = started.elapsed().as_secs_f64();
+        if is_first {
+            self.keep(args, trace.as_ref(), &files, &trained)?;
         }
-        if let (Some(trace), Some(path)) = (&trace, &args.trace) {
+        let gain = self.gain(pairing, &trained)?;
+        if is_first {
+            self.report(args, &trained, gain.as_ref(), seconds);
+        }
+        Ok(())
+    }
+
+    /// Writes what was learned, and removes the state: from here on there is nothing to resume.
+    fn keep(&self, args: &TrainArgs, trace: Option<&Trace>, files: &Files, trained: &Trained) -> Result<()> {
+        if let (Some(trace), Some(path)) = (trace, &args.trace) {
             trace.write(path)?;
         }
         atomic::write(&self.out, &trained.file.to_bytes())?;
-        self.draw(&files, &trained)?;
-        remove_state(&files)?;
-        self.report(args, &trained, started.elapsed().as_secs_f64());
+        self.draw(files, trained)?;
+        remove_state(files)
+    }
+
+    /// Says what would be done.
+    pub fn foresee(&self, args: &TrainArgs) -> Result<()> {
+        let (plan, work) = (&self.prepared.plan, self.prepared.work()?);
+        let (recipe, nfe) = (&plan.recipe, plan.student.frame.nfe);
+        let pairs = self.prepared.course().spec.pairs(&*self.model.model, "training")?;
+        let condition = |range: Range<usize>| Ok(pairs.condition(range));
+        let seconds = Pace::of(self.model, &condition, recipe.micro_batch)?.seconds(work)?;
+        let what = format!(
+            "train a solver of {nfe} calls for {}: {} iterations of {} pairs, {} validation pairs",
+            self.model.name,
+            recipe.iterations(),
+            recipe.pairs,
+            recipe.validate_every.map_or(0, |_| recipe.validation_pairs),
+        );
+        let ends = ["config.toml", "stats.jsonl", "loss.svg", "weights.svg"].map(|end| shown(&beside(&self.out, end)));
+        Forecast { what, work, seconds, writes: [vec![shown(&self.out)], ends.to_vec()].concat(), known: None }
+            .print(args.json);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! `dyweight train`.
 
+mod gain;
 mod job;
 mod options;
 mod result;
@@ -7,7 +8,7 @@ mod show;
 
 pub use options::TrainArgs;
 
-use crate::args::ModelArgs;
+use crate::args::{ModelArgs, opened};
 use crate::{files, ui};
 use dyweight::files::{Lock, NamedPath};
 use dyweight::train::comm::Comm;
@@ -40,7 +41,7 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         tokenizer: job.tokenizer.clone(),
         text_tokens: job.text_tokens,
     };
-    let model = model.spec(None)?.build()?;
+    let model = opened(&model.spec(None)?)?;
     let several = budgets.len() > 1;
     let job = |budget| Job::new(&args, &model, comm, budget, job::named(&out, several, budget));
     let jobs = budgets.into_iter().map(job).collect::<Result<Vec<_>>>()?;
@@ -49,6 +50,9 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     outputs.extend(args.trace.as_deref().filter(|_| comm.is_first()).map(|trace| ("--trace", trace)));
     files::prepare(&outputs, &args.inputs())?;
     own.iter().try_for_each(|job| job.keep_finished(&args))?;
+    if args.dry_run {
+        return own.iter().try_for_each(|job| job.foresee(&args));
+    }
     let _locks = own.iter().map(|job| Lock::file(&job.out)).collect::<Result<Vec<_>>>()?;
     let is_finished = || Ok(jobs.iter().map(|job| args.resume && job.is_finished()).collect());
     let is_finished: Vec<bool> = comm.from_first(is_finished)?;

@@ -18,7 +18,7 @@ const LARGEST_CONFIG: u64 = 1 << 20;
 #[derive(Args, Clone, Default)]
 pub struct TrainArgs {
     /// TOML file with the same keys as these flags; flags win
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Run")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub job: JobArgs,
@@ -27,27 +27,31 @@ pub struct TrainArgs {
     #[command(flatten)]
     pub schedule: ScheduleArgs,
     /// Safetensors file for all parameters, losses and gradients
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Run")]
     pub trace: Option<PathBuf>,
     /// Threads [all cores]; changes nothing but speed
-    #[arg(long)]
+    #[arg(long, help_heading = "Run")]
     pub threads: Option<usize>,
     /// Continue an interrupted run
-    #[arg(long, conflicts_with = "trace")]
+    #[arg(long, conflicts_with = "trace", help_heading = "Run")]
     pub resume: bool,
     /// Start anew over an interrupted run, or replace a finished solver
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long, conflicts_with = "resume", help_heading = "Run")]
     pub overwrite: bool,
+    /// Say what would be done, how many calls and how long it takes; do nothing
+    #[arg(long, help_heading = "Run")]
+    pub dry_run: bool,
     /// Seconds between snapshots [2]
     #[arg(long, hide = true)]
     pub snapshot_seconds: Option<f64>,
     /// Print the result as JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Run")]
     pub json: bool,
 }
 
 /// For which model, how long, and where to.
 #[derive(Args, Clone, Default, Serialize, Deserialize)]
+#[command(next_help_heading = "Model")]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct JobArgs {
     #[arg(long, value_name = "NAME|FILE", help = "Built-in name (see 'dyweight list models') or file")]

@@ -1,5 +1,6 @@
 //! What training leaves behind: the solver file, its figures, and a line for the person or program that asked.
 
+use super::gain::Gain;
 use super::job::Job;
 use super::options::TrainArgs;
 use crate::files::text;
@@ -30,16 +31,21 @@ impl Job<'_> {
         }
     }
 
-    pub fn report(&self, args: &TrainArgs, trained: &Trained, seconds: f64) {
+    pub fn report(&self, args: &TrainArgs, trained: &Trained, gain: Option<&Gain>, seconds: f64) {
         let Trained { run, baseline, .. } = trained;
         let baseline = *baseline;
         let guard = run.guard.as_ref();
         if args.json {
-            ui::print_json(&json!({
+            let mut facts = json!({
                 "out": text(&self.out), "nfe": self.prepared.plan.student.frame.nfe, "iterations": run.iteration, "seconds": seconds,
                 "validation_loss": guard.map(|g| g.best_loss), "initial_loss": guard.map(|g| g.initial_loss),
                 "ipndm_loss": baseline, "rollbacks": guard.map(|g| g.rollbacks),
-            }));
+                "distance": gain.map(|g| g.distance), "best_handcrafted": gain.map(|g| &g.rival.name), "best_handcrafted_distance": gain.map(|g| g.rival.distance),
+            });
+            for (key, value) in trained.file.body.learned().facts() {
+                facts[key] = value;
+            }
+            ui::print_json(&facts);
             return;
         }
         let iterations = run.iteration;
@@ -48,7 +54,7 @@ impl Job<'_> {
         if let (Some(guard), Some(baseline)) = (guard, baseline) {
             let ratio = baseline / guard.best_loss;
             said += &format!("; validation loss {:.3e}, iPNDM {baseline:.3e} ({ratio:.1}x)", guard.best_loss);
-            if guard.best_loss >= guard.initial_loss {
+            if guard.best_loss >= guard.initial_loss && iterations > 0 {
                 said += "; training found nothing better than its start, which is what was written";
             }
             if guard.rollbacks > 0 {
@@ -56,6 +62,9 @@ impl Job<'_> {
             }
         }
         ui::say(&said);
+        if let Some(gain) = gain {
+            ui::say(&gain.sentence(nfe));
+        }
         trained.file.warnings().iter().for_each(|w| ui::warn(w));
         let out = shown(&self.out);
         let mut ends = vec!["config.toml", "stats.jsonl", "loss.svg"];

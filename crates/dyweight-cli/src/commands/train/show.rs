@@ -19,7 +19,8 @@ pub struct TrainShow {
 impl TrainShow {
     pub fn new(plan: &TrainPlan) -> Self {
         let (what, iterations) = (format!("training {} calls", plan.student.frame.nfe), plan.recipe.iterations());
-        let (progress, started) = (ui::Progress::new(&what, iterations), Instant::now());
+        let (mut progress, started) = (ui::Progress::new(&what, iterations), Instant::now());
+        progress.note("· validating the start");
         Self { progress, validation: f64::NAN, first: None, iterations, started, estimated: false }
     }
 

@@ -8,7 +8,7 @@
 //! stretch of tiles: transform the inputs (parallel over tiles); then, parallel over panels of output channels,
 //! transform the panel's weights, multiply, and transform the outputs.
 //!
-//! The weights are transformed anew in every call, from the same packed copy the direct algorithm uses: for T tiles this
+//! The weights are transformed anew in every call, from the same filters the direct algorithm uses: for T tiles this
 //! costs about 3/T of the products, and in exchange F(4×4) needs no memory of its own (4 times the weights otherwise) and
 //! small batches, which are bound by reading weights, read a quarter as much.
 //!
@@ -17,11 +17,12 @@
 mod panel;
 mod tile;
 
+use super::filters::Filters;
 use super::spec::Plan;
 use crate::act::{Act, Shape};
 use crate::buffer::Buffer;
-use crate::gemm::{Epilogue, Packed};
-use crate::isa::Kernel;
+use crate::gemm::Epilogue;
+use crate::isa::{Isa, Kernel};
 use crate::parallel::{Disjoint, for_each};
 use crate::simd::Simd;
 use panel::PanelTask;
@@ -74,10 +75,10 @@ struct Stretch {
     stride: usize,
 }
 
-/// The planned correlation of `x` with packed 3×3 weights.
+/// The planned correlation of `x` with 3×3 filters.
 pub(super) fn convolve<T: Tile<A, M>, const A: usize, const M: usize>(
     x: &Act,
-    weights: &Packed,
+    filters: &Filters<'_>,
     plan: &Plan,
     shape: Shape,
     epilogue: Epilogue<'_>,
@@ -93,11 +94,11 @@ pub(super) fn convolve<T: Tile<A, M>, const A: usize, const M: usize>(
     let zeros = Buffer::zeros(channels);
     for first in (0..tiling.count()).step_by(per_stretch) {
         let stretch = Stretch { first, tiles: per_stretch.min(tiling.count() - first), stride };
-        transform_inputs::<T, A, M>(x, &tiling, stretch, &zeros, &mut transformed, weights);
+        transform_inputs::<T, A, M>(x, &tiling, stretch, &zeros, &mut transformed, filters.isa());
         let output = Disjoint::new(y.data_mut());
-        let splits = splits_per_panel(weights.panels(), stretch.tiles);
-        for_each(weights.panels() * splits, |item| {
-            let (panel, split) = (weights.open(item / splits), item % splits);
+        let splits = splits_per_panel(filters.panels(), stretch.tiles);
+        for_each(filters.panels() * splits, |item| {
+            let (panel, split) = (filters.open(item / splits), item % splits);
             let bound = |i: usize| i * stretch.tiles / splits;
             let task = PanelTask {
                 tiling: &tiling,
@@ -109,7 +110,7 @@ pub(super) fn convolve<T: Tile<A, M>, const A: usize, const M: usize>(
                 epilogue,
             };
             // SAFETY: tasks differ in panel or tiles, so they write different entries of `y`.
-            unsafe { task.run::<T, A, M>(weights.isa()) }
+            unsafe { task.run::<T, A, M>(filters.isa()) }
         });
     }
     y
@@ -128,7 +129,7 @@ fn transform_inputs<T: Tile<A, M>, const A: usize, const M: usize>(
     stretch: Stretch,
     zeros: &[f32],
     transformed: &mut Buffer,
-    weights: &Packed,
+    isa: Isa,
 ) {
     assert!(transformed.len() >= A * A * stretch.stride && stretch.tiles * x.shape().c <= stretch.stride);
     let shared = Disjoint::new(transformed);
@@ -139,7 +140,7 @@ fn transform_inputs<T: Tile<A, M>, const A: usize, const M: usize>(
             let offset = tile * x.shape().c;
             // SAFETY: each tile has its own row in each of the α² squares, within bounds as asserted.
             let output = unsafe { shared.ptr().add(offset) };
-            weights.isa().run(InputTile::<T, A, M> {
+            isa.run(InputTile::<T, A, M> {
                 pixels: corners,
                 channels: x.shape().c,
                 output,

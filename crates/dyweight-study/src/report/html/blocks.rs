@@ -1,7 +1,7 @@
 //! Blocks → HTML. Tables and figures are numbered here, once, so that hidden variants keep their numbers.
 
-use super::escape::{html, prose};
-use super::media::{Compare, Gallery, magnification};
+use super::escape::{address, html, prose};
+use super::media::{Compare, FINE, Gallery, magnification};
 use super::table::{Better, Cell, Column, Table};
 use super::{Choice, Part, Section, Verdict};
 use crate::metrics::Estimate;
@@ -56,6 +56,7 @@ impl Writer {
                 self.line(&open, &html(text), "</code></pre></div>");
             }
             Part::Facts(facts) => self.facts(facts),
+            Part::Links(links) => self.links(links),
         }
     }
 
@@ -78,6 +79,15 @@ impl Writer {
             let _ = writeln!(self.out, "<div><dt>{}</dt><dd>{}</dd></div>", prose(name), prose(value));
         }
         self.out.push_str("</dl>\n");
+    }
+
+    fn links(&mut self, links: &[(String, String)]) {
+        self.out.push_str("<ul class=\"files\">\n");
+        for (name, path) in links {
+            let (href, shown) = (address(path), html(path));
+            let _ = writeln!(self.out, "<li>{}: <a href=\"{href}\">{shown}</a></li>", prose(name));
+        }
+        self.out.push_str("</ul>\n");
     }
 
     fn table(&mut self, table: &Table) {
@@ -114,14 +124,9 @@ impl Writer {
             (true, _) => ("num", "ascending"),
             (false, _) => ("", "ascending"),
         };
-        let arrow = match column.better {
-            Some(Better::Lower) => " <span class=\"aim\" title=\"lower is better\">↓</span>",
-            Some(Better::Higher) => " <span class=\"aim\" title=\"higher is better\">↑</span>",
-            None => "",
-        };
         let _ = write!(
             self.out,
-            "<th scope=\"col\" class=\"{class}\" data-first=\"{order}\"><span class=\"name\">{}{arrow}</span>",
+            "<th scope=\"col\" class=\"{class}\" data-first=\"{order}\"><span class=\"name\">{}</span>",
             html(&column.name)
         );
         if !column.hint.is_empty() {
@@ -164,12 +169,20 @@ impl Writer {
         let (left, right) = (&compare.left, &compare.right);
         let (w, h) = (left.1.width(), left.1.height());
         let width = w * magnification(&left.1, 640);
+        let class = if compare.beside.is_empty() { "compare" } else { "compare measured" };
         let _ = write!(
             self.out,
-            "<figure class=\"compare\" style=\"--width:{width}px;--ratio:{w}/{h}\">\n<div class=\"pair\">\n"
+            "<figure class=\"{class}\" style=\"--width:{width}px;--ratio:{w}/{h}\">\n<div class=\"views\">\n<div class=\"slider\">\n\
+             <div class=\"pair\">\n"
         );
         for (class, (label, image)) in [("left", left), ("right", right)] {
             let _ = write!(self.out, "<div class=\"{class}\">");
+            self.picture(label, image, "");
+            let _ = writeln!(self.out, "<span class=\"tag\">{}</span></div>", html(label));
+        }
+        self.out.push_str("</div>\n</div>\n");
+        for (label, image) in &compare.beside {
+            self.out.push_str("<div class=\"beside\">");
             self.picture(label, image, "");
             let _ = writeln!(self.out, "<span class=\"tag\">{}</span></div>", html(label));
         }
@@ -205,9 +218,10 @@ impl Writer {
     }
 
     fn picture(&mut self, alt: &str, image: &Image, attributes: &str) {
+        let fine = if image.width() > FINE { " class=\"fine\"" } else { "" };
         let _ = write!(
             self.out,
-            "<img alt=\"{}\" width=\"{}\" height=\"{}\"{attributes} src=\"data:image/png;base64,{}\">",
+            "<img alt=\"{}\" width=\"{}\" height=\"{}\"{fine}{attributes} src=\"data:image/png;base64,{}\">",
             html(alt),
             image.width(),
             image.height(),
@@ -226,5 +240,9 @@ impl Writer {
 
 /// What a tooltip says of a measured number.
 fn spelled(e: &Estimate) -> String {
-    format!("{} ± {} (one standard error), N = {}", e.value, e.error, e.count)
+    let over = match e.trainings {
+        0 | 1 => String::new(),
+        many => format!(" over samples, ± {} over {many} trainings", e.training_error),
+    };
+    format!("{} ± {} (one standard error{over}), N = {}", e.value, e.error, e.count)
 }

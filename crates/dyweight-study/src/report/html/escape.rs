@@ -23,6 +23,18 @@ pub(super) fn prose(text: &str) -> String {
     spans(text).map(|(code, part)| if code { format!("<code>{}</code>", html(part)) } else { html(part) }).collect()
 }
 
+/// A path from the page as an address: nothing in it can be taken for another site or a script.
+pub(super) fn address(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => out.push(char::from(byte)),
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+    }
+    out.trim_start_matches('/').into()
+}
+
 /// Running text without its backticks, for places that know no markup.
 pub(super) fn plain(text: &str) -> String {
     spans(text).map(|(_, part)| part).collect()

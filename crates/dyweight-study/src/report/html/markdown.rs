@@ -1,24 +1,29 @@
-//! Page → Markdown: words, verdicts, tables and facts. Pictures and charts are named by their captions only in HTML.
+//! Page → Markdown: everything a page has. Charts and pictures are linked as the files of [`Page::figures`].
 
-use super::escape::{cell, markdown};
-use super::table::{Better, Column, Table};
+use super::escape::{address, cell, markdown};
+use super::files;
+use super::table::{Column, Table};
 use super::{Page, Part, Section};
 use std::fmt::Write;
 
 /// The whole file.
 pub(super) fn page(page: &Page) -> String {
     let mut out = format!("# {}\n", markdown(&page.title));
+    if !page.headline.is_empty() {
+        let _ = write!(out, "\n**{}**\n", markdown(&page.headline));
+    }
     if !page.lead.is_empty() {
         let _ = write!(out, "\n{}\n", markdown(&page.lead));
     }
+    let mut figures = 0;
     for section in &page.sections {
         let _ = write!(out, "\n## {}\n", markdown(&section.heading));
-        blocks(&mut out, section);
+        blocks(&mut out, section, &mut figures);
     }
     out
 }
 
-fn blocks(out: &mut String, section: &Section) {
+fn blocks(out: &mut String, section: &Section, figures: &mut usize) {
     for block in &section.blocks {
         match block {
             Part::Heading(text) => {
@@ -32,10 +37,9 @@ fn blocks(out: &mut String, section: &Section) {
             }
             Part::Table(table) => write_table(out, table),
             Part::Choice(choice) => {
-                // A variant of pictures alone leaves nothing to write under its heading.
-                for option in choice.options.iter().filter(|o| has_words(o)) {
+                for option in &choice.options {
                     let _ = write!(out, "\n### {}: {}\n", markdown(&choice.label), markdown(&option.heading));
-                    blocks(out, option);
+                    blocks(out, option, figures);
                 }
             }
             Part::Code { text, language } => fence(out, text, language),
@@ -45,17 +49,33 @@ fn blocks(out: &mut String, section: &Section) {
                     let _ = writeln!(out, "- {}: {}", markdown(name), markdown(value));
                 }
             }
-            Part::Chart(_) | Part::Compare(_) | Part::Gallery(_) => {}
+            Part::Links(links) => {
+                out.push('\n');
+                for (name, path) in links {
+                    let _ = writeln!(out, "- {}: [{}]({})", markdown(name), cell(path), address(path));
+                }
+            }
+            Part::Chart(chart) => figure(out, block, &chart.caption, figures),
+            Part::Compare(compare) => figure(out, block, &compare.caption, figures),
+            Part::Gallery(gallery) => figure(out, block, &gallery.caption, figures),
         }
     }
 }
 
-fn has_words(section: &Section) -> bool {
-    section.blocks.iter().any(|block| match block {
-        Part::Chart(_) | Part::Compare(_) | Part::Gallery(_) => false,
-        Part::Choice(choice) => choice.options.iter().any(has_words),
-        _ => true,
-    })
+/// The pictures of a figure, each with its label, and the caption with the number it has on the page.
+fn figure(out: &mut String, part: &Part, caption: &str, figures: &mut usize) {
+    *figures += 1;
+    out.push('\n');
+    let files = files::named(part, *figures);
+    for (path, label) in &files {
+        let _ = writeln!(out, "![{}]({})", markdown(label), address(path));
+    }
+    let _ = write!(out, "\n**Figure {figures}.** {}", markdown(caption));
+    if files.len() > 1 {
+        let labels: Vec<String> = files.iter().map(|(_, label)| markdown(label)).collect();
+        let _ = write!(out, " From left to right: {}.", labels.join("; "));
+    }
+    out.push('\n');
 }
 
 /// A fence longer than any run of backticks inside.
@@ -85,11 +105,6 @@ fn write_table(out: &mut String, table: &Table) {
 }
 
 fn heading(column: &Column) -> String {
-    let arrow = match column.better {
-        Some(Better::Lower) => " ↓",
-        Some(Better::Higher) => " ↑",
-        None => "",
-    };
     let hint = if column.hint.is_empty() { String::new() } else { format!(" ({})", column.hint) };
-    format!("{}{arrow}", cell(&format!("{}{hint}", column.name)))
+    cell(&format!("{}{hint}", column.name))
 }

@@ -35,6 +35,8 @@ pub struct Compare {
     pub(super) caption: String,
     pub(super) left: (String, Image),
     pub(super) right: (String, Image),
+    /// What both are measured by, and what they lack of it.
+    pub(super) beside: Vec<(String, Image)>,
 }
 
 impl Compare {
@@ -44,7 +46,19 @@ impl Compare {
         left: (impl Into<String>, Image),
         right: (impl Into<String>, Image),
     ) -> Self {
-        Self { caption: caption.into(), left: (left.0.into(), left.1), right: (right.0.into(), right.1) }
+        let (left, right) = ((left.0.into(), left.1), (right.0.into(), right.1));
+        Self { caption: caption.into(), left, right, beside: Vec::new() }
+    }
+
+    /// With another picture beside them.
+    pub fn with(mut self, label: impl Into<String>, image: Image) -> Self {
+        self.beside.push((label.into(), image));
+        self
+    }
+
+    /// All its pictures.
+    pub(super) fn all(&self) -> impl Iterator<Item = &(String, Image)> {
+        [&self.left, &self.right].into_iter().chain(&self.beside)
     }
 }
 
@@ -68,6 +82,9 @@ impl Gallery {
         self
     }
 }
+
+/// Wider pictures are drawings, or are shown smaller than they are: their pixels are not meant to be seen.
+pub(super) const FINE: usize = 560;
 
 /// The whole number of screen pixels to a picture's pixel that brings it closest to `width` from below, at least 1.
 pub(super) fn magnification(image: &Image, width: usize) -> usize {

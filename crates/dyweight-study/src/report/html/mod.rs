@@ -11,6 +11,7 @@
 mod blocks;
 mod chart;
 mod escape;
+mod files;
 mod markdown;
 mod media;
 mod render;
@@ -19,10 +20,15 @@ mod table;
 pub use media::{Chart, Compare, Gallery};
 pub use table::{Better, Cell, Column, Table};
 
+use dyweight_core::error::Result;
+use dyweight_files::{atomic, image};
+use std::path::{Path, PathBuf};
+
 /// A document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     title: String,
+    headline: String,
     lead: String,
     sections: Vec<Section>,
 }
@@ -30,7 +36,17 @@ pub struct Page {
 impl Page {
     /// An empty page.
     pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), lead: String::new(), sections: Vec::new() }
+        Self { title: title.into(), headline: String::new(), lead: String::new(), sections: Vec::new() }
+    }
+
+    /// With the result in one sentence, before everything else.
+    pub fn headline(self, sentence: impl Into<String>) -> Self {
+        Self { headline: sentence.into(), ..self }
+    }
+
+    /// The result in one sentence, if it has one.
+    pub fn result(&self) -> Option<&str> {
+        Some(self.headline.as_str()).filter(|sentence| !sentence.is_empty())
     }
 
     /// With a paragraph below the title that says what the page is about.
@@ -49,9 +65,25 @@ impl Page {
         render::page(self)
     }
 
-    /// Words, verdicts, tables and facts as Markdown; pictures are left out.
+    /// The same as Markdown; its pictures are the files of [`Page::figures`].
     pub fn markdown(&self) -> String {
         markdown::page(self)
+    }
+
+    /// Every chart and picture as a file, under the name by which [`Page::markdown`] links it.
+    pub fn figures(&self) -> Vec<(String, Vec<u8>)> {
+        files::of(self)
+    }
+
+    /// Writes it into a directory as `report.html`, and as `report.md` with its figures; returns the former.
+    pub fn write(&self, directory: &Path) -> Result<PathBuf> {
+        let html = directory.join("report.html");
+        atomic::write(&html, self.render().as_bytes())?;
+        atomic::write(&directory.join("report.md"), self.markdown().as_bytes())?;
+        for (name, bytes) in self.figures() {
+            image::write(&directory.join(name), &bytes)?;
+        }
+        Ok(html)
     }
 
     /// Every table of the page, in reading order.
@@ -108,6 +140,7 @@ enum Part {
     Gallery(Gallery),
     Code { text: String, language: String },
     Facts(Vec<(String, String)>),
+    Links(Vec<(String, String)>),
 }
 
 /// A heading and what stands below it.
@@ -179,6 +212,11 @@ impl Section {
     /// Names and their values: what was run, and on what.
     pub fn facts(&mut self, facts: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>) -> &mut Self {
         self.push(Part::Facts(facts.into_iter().map(|(name, value)| (name.into(), value.into())).collect()))
+    }
+
+    /// Files beside the page: what each is, and its path from there.
+    pub fn links(&mut self, links: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>) -> &mut Self {
+        self.push(Part::Links(links.into_iter().map(|(name, path)| (name.into(), path.into())).collect()))
     }
 
     fn tables(&self) -> Vec<&Table> {

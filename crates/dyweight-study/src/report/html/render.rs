@@ -20,6 +20,9 @@ pub(super) fn page(page: &Page) -> String {
         "<body>\n<a class=\"skip\" href=\"#main\">Skip to the text</a>\n<header class=\"top\">\n<h1>{}</h1>\n",
         prose(&page.title)
     );
+    if !page.headline.is_empty() {
+        let _ = writeln!(out, "<p class=\"headline\">{}</p>", prose(&page.headline));
+    }
     if !page.lead.is_empty() {
         let _ = writeln!(out, "<p class=\"lead\">{}</p>", prose(&page.lead));
     }

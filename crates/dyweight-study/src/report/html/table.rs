@@ -86,6 +86,12 @@ impl Cell {
         match self {
             Cell::Empty => "–".into(),
             Cell::Text(text) | Cell::Number { shown: text, .. } => text.into(),
+            Cell::Estimate(e) if e.trainings > 1 => {
+                let value = brief(e.value, Some(e.error));
+                // As many digits as the first error has.
+                let digits = value.rsplit('.').next().filter(|_| value.contains('.')).map_or(0, str::len);
+                format!("{value} ± {:.digits$}", e.training_error).into()
+            }
             Cell::Estimate(e) => brief(e.value, Some(e.error)).into(),
         }
     }
@@ -195,6 +201,16 @@ impl Table {
             notes
                 .push(format!("{mark} clearly best of {among}, by more than two standard errors where there are any."));
         }
+        let aims: Vec<Better> = self.columns.iter().filter_map(|c| c.better).collect();
+        match aims.first() {
+            Some(Better::Lower) if aims.iter().all(|aim| *aim == Better::Lower) => {
+                notes.push("Lower is better.".into())
+            }
+            Some(Better::Higher) if aims.iter().all(|aim| *aim == Better::Higher) => {
+                notes.push("Higher is better.".into())
+            }
+            _ => {}
+        }
         let counts = self.rows.iter().flatten().filter_map(|cell| match cell {
             Cell::Estimate(e) => Some(e.count),
             _ => None,
@@ -208,37 +224,94 @@ impl Table {
             }
             _ => {}
         }
+        if let Some(trainings) = self.trainings() {
+            notes.push(format!("The second ± is one standard error over {trainings} trainings, whose mean is shown."));
+        }
         notes
     }
 
+    /// The most trainings behind a number, if more than one.
+    fn trainings(&self) -> Option<usize> {
+        let counts = self.rows.iter().flatten().filter_map(|cell| match cell {
+            Cell::Estimate(e) => Some(e.trainings),
+            _ => None,
+        });
+        counts.max().filter(|most| *most > 1)
+    }
+
+    /// As the text of a LaTeX table (package booktabs), best cells bold.
+    pub fn latex(&self) -> String {
+        let columns: String = self.columns.iter().map(|c| if c.numeric { 'r' } else { 'l' }).collect();
+        let line = |cells: Vec<String>| format!("{} \\\\\n", cells.join(" & "));
+        let mut out = format!("% {}\n\\begin{{tabular}}{{{columns}}}\n\\toprule\n", tex(&self.caption));
+        out += &line(self.columns.iter().map(|c| tex(&c.name)).collect());
+        out += "\\midrule\n";
+        for (r, row) in self.rows.iter().enumerate() {
+            let cell = |(c, value): (usize, &Cell)| {
+                let text = tex(&value.display());
+                if self.is_best(r, c) { format!("\\textbf{{{text}}}") } else { text }
+            };
+            out += &line(row.iter().enumerate().map(cell).collect());
+        }
+        out + "\\bottomrule\n\\end{tabular}\n"
+    }
+
     /// Comma-separated values (RFC 4180), numbers in full. A column with estimates becomes three: value, standard
-    /// error, count.
+    /// error, count; with several trainings five: their standard error, and how many.
     pub fn csv(&self) -> String {
         let measured = |c: usize| self.rows.iter().any(|r| matches!(r[c], Cell::Estimate(_)));
+        let width = if self.trainings().is_some() { 5 } else { 3 };
         let mut lines = vec![Vec::new()];
         for (c, column) in self.columns.iter().enumerate() {
             lines[0].push(column.name.clone());
             if measured(c) {
-                lines[0].extend(["error", "count"].map(|what| format!("{} {what}", column.name)));
+                let parts =
+                    ["error", "count", "training error", "trainings"].map(|what| format!("{} {what}", column.name));
+                lines[0].extend(parts.into_iter().take(width - 1));
             }
         }
         for row in &self.rows {
-            lines.push(row.iter().enumerate().flat_map(|(c, cell)| fields(cell, measured(c))).collect());
+            let parts = |(c, cell): (usize, &Cell)| fields(cell, if measured(c) { width } else { 1 });
+            lines.push(row.iter().enumerate().flat_map(parts).collect());
         }
         let line = |fields: Vec<String>| fields.iter().map(|f| quoted(f)).collect::<Vec<_>>().join(",") + "\r\n";
         lines.into_iter().map(line).collect()
     }
 }
 
-/// The fields of a cell: one, or three in a column with estimates.
-fn fields(cell: &Cell, measured: bool) -> Vec<String> {
+/// Text as LaTeX.
+fn tex(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => out.extend(['\\', c]),
+            '\\' => out.push_str("\\textbackslash{}"),
+            '~' => out.push_str("\\textasciitilde{}"),
+            '^' => out.push_str("\\textasciicircum{}"),
+            '±' => out.push_str("$\\pm$"),
+            '−' => out.push_str("$-$"),
+            '×' => out.push_str("$\\times$"),
+            '–' => out.push_str("--"),
+            '\u{a0}' => out.push('~'),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The fields of a cell: one, or more in a column with estimates.
+fn fields(cell: &Cell, width: usize) -> Vec<String> {
     let mut fields = match cell {
         Cell::Empty => vec![String::new()],
         Cell::Text(text) => vec![text.clone()],
         Cell::Number { value, .. } => vec![value.to_string()],
-        Cell::Estimate(e) => vec![e.value.to_string(), e.error.to_string(), e.count.to_string()],
+        Cell::Estimate(e) => [e.value, e.error, e.count as f64, e.training_error, e.trainings as f64]
+            .iter()
+            .map(f64::to_string)
+            .collect(),
     };
-    fields.resize(if measured { 3 } else { 1 }, String::new());
+    fields.resize(width, String::new());
     fields
 }
 
@@ -277,6 +350,30 @@ mod tests {
         let mut tied = table();
         tied.row(["a".into(), 1.0.into()]).row(["b".into(), 1.0.into()]);
         assert!(!tied.is_best(0, 1));
+    }
+
+    #[test]
+    fn latex_escapes_and_marks_the_best() {
+        let mut table = table();
+        table.row(["a_b & c".into(), estimate(1.0, 0.1)]).row(["50 %".into(), estimate(2.0, 0.1)]);
+        let text = table.latex();
+        assert!(text.contains("a\\_b \\& c & \\textbf{1.00 $\\pm$ 0.10} & -- \\\\"), "{text}");
+        assert!(text.contains("50 \\% & 2.00") && text.contains("\\begin{tabular}{lrr}"), "{text}");
+    }
+
+    #[test]
+    fn the_spread_of_trainings_stands_beside_that_of_samples() {
+        let [a, b] = [1.0, 1.2].map(|v| Estimate::new(v, 0.05, 100));
+        let cell = Cell::from(Estimate::over_trainings(vec![a, b]));
+        assert_eq!(cell.display(), "1.100 ± 0.050 ± 0.100");
+        let mut table = table();
+        table.row(["a".into(), cell]);
+        assert!(table.notes("").concat().contains("over 2 trainings"));
+        assert!(
+            table.csv().starts_with("solver,FID,FID error,FID count,FID training error,FID trainings,NFE"),
+            "{}",
+            table.csv()
+        );
     }
 
     #[test]

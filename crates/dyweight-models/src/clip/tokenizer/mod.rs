@@ -1,24 +1,29 @@
 //! CLIP's tokenizer (Radford et al. 2021): byte-pair encoding (Sennrich et al. 2016) on bytes.
 //!
 //! ```text
-//! clean   NFC, runs of white space to one space, lower case
-//! split   's 't 're 've 'm 'll 'd · a run of letters · one number character · a run of anything else but space
+//! words   see `words`: publishers clean and cut texts a little differently
 //! bytes   33–126, 161–172, 174–255 stand for themselves, the 68 others for the code points from 256 on
 //! merge   the adjacent pair of lowest rank, until none is ranked; the last symbol of a word carries </w>
 //! ids     start, tokens (cut), end, padding
 //! ```
 //!
-//! Vocabulary and ranks come from the files that go with a model, `vocab.json` and `merges.txt` or `tokenizer.json`; the crate
-//! `tokenizers` reads them too, with forty others and a C library behind it.
+//! Vocabulary and ranks come from the files that go with a model: `vocab.json` and `merges.txt`, or `tokenizer.json`, or
+//! OpenAI's `bpe_simple_vocab_16e6.txt.gz`, whose merges give the vocabulary. The crate `tokenizers` reads the first two, with
+//! forty others and a C library behind it.
+
+mod entities;
+mod merge;
+mod repair;
+mod words;
 
 use crate::weights::read_json;
 use dyweight_core::error::{Error, Result, printable};
-use dyweight_files::{Malformed, read_file};
+use dyweight_files::{Malformed, gunzip, read_file};
+use merge::{Ranks, merged};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::path::Path;
-use unicode_normalization::UnicodeNormalization;
-use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+use words::{Word, words};
 
 /// No released tokenizer has larger files.
 const LARGEST: u64 = 64 << 20;
@@ -27,8 +32,31 @@ const LONGEST_TEXT: usize = 1 << 20;
 const START: &str = "<|startoftext|>";
 const END: &str = "<|endoftext|>";
 const END_OF_WORD: &str = "</w>";
-const SUFFIXES: [&str; 7] = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"];
 const LENGTH: usize = 77;
+/// OpenAI's file of merges has more than are used.
+const MOST_MERGES: usize = 49152 - 256 - 2;
+const MERGES: &str = "bpe_simple_vocab_16e6.txt.gz";
+
+/// Whose cleaning of texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// The fast tokenizer of transformers.
+    Transformers,
+    /// OpenAI's package.
+    OpenAi,
+    /// OpenCLIP, and HPS, which has a copy of it.
+    OpenClip,
+}
+
+impl Dialect {
+    /// How the start and end of a text are written in a text.
+    fn specials(self) -> [&'static str; 2] {
+        match self {
+            Dialect::Transformers | Dialect::OpenAi => [START, END],
+            Dialect::OpenClip => ["<start_of_text>", "<end_of_text>"],
+        }
+    }
+}
 
 /// What fills a text up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +73,8 @@ pub enum Padding {
 #[derive(Debug)]
 pub struct Tokenizer {
     ids: HashMap<String, u32>,
-    ranks: HashMap<(String, String), u32>,
+    ranks: Ranks,
+    dialect: Dialect,
     start: u32,
     end: u32,
     padding: u32,
@@ -53,8 +82,17 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads the tokenizer in a folder.
+    /// True if there is something to read.
+    pub fn is_in(dir: &Path) -> bool {
+        let has = |name: &str| dir.join(name).is_file();
+        has("vocab.json") && has("merges.txt") || has("tokenizer.json") || has(MERGES)
+    }
+
+    /// Reads the tokenizer in a folder, or a file of merges or a `tokenizer.json`.
     pub fn read(dir: &Path) -> Result<Self> {
+        if dir.is_file() {
+            return Self::read_file(dir);
+        }
         let (vocabulary, merges, whole) = (dir.join("vocab.json"), dir.join("merges.txt"), dir.join("tokenizer.json"));
         let mut tokenizer = if vocabulary.is_file() && merges.is_file() {
             let ids = ids_of(&vocabulary, &read_json(&vocabulary, LARGEST)?)?;
@@ -68,8 +106,11 @@ impl Tokenizer {
             Self::new(dir, ids, ranks_of(&merges, pairs)?)?
         } else if whole.is_file() {
             Self::from_json(&whole, &read_json(&whole, LARGEST)?)?
+        } else if dir.join(MERGES).is_file() {
+            Self::read_file(&dir.join(MERGES))?
         } else {
-            let problem = "holds no tokenizer: neither vocab.json with merges.txt nor tokenizer.json".into();
+            let problem =
+                format!("holds no tokenizer: neither vocab.json with merges.txt nor tokenizer.json nor {MERGES}");
             return Err(Error::malformed(dir, Malformed::Inconsistent { problem }));
         };
         for name in ["special_tokens_map.json", "tokenizer_config.json"] {
@@ -79,6 +120,41 @@ impl Tokenizer {
             }
         }
         Ok(tokenizer)
+    }
+
+    /// A file of merges, packed or not, or all in one.
+    fn read_file(path: &Path) -> Result<Self> {
+        let bytes = read_file(path, LARGEST)?;
+        if bytes.starts_with(b"{") {
+            return Self::from_json(path, &read_json(path, LARGEST)?);
+        }
+        let named = |problem| Error::malformed(path, problem);
+        let unpacked =
+            if bytes.starts_with(&[0x1f, 0x8b]) { gunzip(&bytes, LARGEST).map_err(named)? } else { bytes.to_vec() };
+        let text = std::str::from_utf8(&unpacked)
+            .map_err(|e| named(Malformed::NotText { what: "merges", offset: e.valid_up_to() }))?;
+        Self::of_merges(path, text)
+    }
+
+    /// The tokenizer whose vocabulary follows from its merges: bytes, bytes at the end of a word, merges, start and end. The first
+    /// line is a header.
+    fn of_merges(path: &Path, text: &str) -> Result<Self> {
+        let lines = text.lines().skip(1).filter(|line| !line.trim().is_empty()).take(MOST_MERGES);
+        let lines: Vec<&str> = lines.collect();
+        let ranks = ranks_of(path, lines.iter().copied())?;
+        let printable = |byte: &u8| symbol(*byte) as u32 == u32::from(*byte);
+        let bytes = (0..=255u8).filter(printable).chain((0..=255u8).filter(|b| !printable(b)));
+        let bytes: Vec<String> = bytes.map(|byte| symbol(byte).to_string()).collect();
+        let ends = bytes.iter().map(|symbol| format!("{symbol}{END_OF_WORD}"));
+        let merges = lines.iter().map(|line| line.split_whitespace().collect::<String>());
+        let all = bytes.iter().cloned().chain(ends).chain(merges).chain([START.into(), END.into()]);
+        let ids = all.zip(0..).collect();
+        Self::new(path, ids, ranks)
+    }
+
+    /// The same tokens with another cleaning of texts.
+    pub fn speaking(self, dialect: Dialect) -> Self {
+        Self { dialect, ..self }
     }
 
     fn from_json(path: &Path, json: &Map<String, Value>) -> Result<Self> {
@@ -96,13 +172,13 @@ impl Tokenizer {
         Self::new(path, ids, ranks_of(path, pairs.iter().map(String::as_str))?)
     }
 
-    fn new(path: &Path, ids: HashMap<String, u32>, ranks: HashMap<(String, String), u32>) -> Result<Self> {
+    fn new(path: &Path, ids: HashMap<String, u32>, ranks: Ranks) -> Result<Self> {
         let special = |name: &str| {
             let found = ids.get(name).copied();
             found.ok_or_else(|| Error::malformed(path, Malformed::Missing { name: name.into() }))
         };
         let (start, end) = (special(START)?, special(END)?);
-        Ok(Self { ids, ranks, start, end, padding: end, length: LENGTH })
+        Ok(Self { ids, ranks, dialect: Dialect::Transformers, start, end, padding: end, length: LENGTH })
     }
 
     /// Takes the padding token and the length from a tokenizer's configuration.
@@ -123,20 +199,7 @@ impl Tokenizer {
 
     /// The tokens of a text between start and end, cut to the length and padded to it.
     pub fn encode(&self, text: &str, padding: Padding) -> Result<Vec<u32>> {
-        if text.len() > LONGEST_TEXT {
-            let value = format!("{} bytes", text.len());
-            return Err(Error::BadValue { name: "prompt", value, expected: "at most 1 MiB".into() });
-        }
-        let mut ids = vec![self.start];
-        for piece in specials(text) {
-            match piece {
-                START => ids.push(self.start),
-                END => ids.push(self.end),
-                text => split(&clean(text)).for_each(|word| self.merge(&word, &mut ids)),
-            }
-        }
-        ids.truncate(self.length - 1);
-        ids.push(self.end);
+        let (mut ids, _) = self.cut(text, self.length)?;
         let padding = match padding {
             Padding::None => return Ok(ids),
             Padding::Own => self.padding,
@@ -146,35 +209,38 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// The tokens of a text between start and end, `length` at most, and whether some were cut off.
+    pub fn cut(&self, text: &str, length: usize) -> Result<(Vec<u32>, bool)> {
+        if text.len() > LONGEST_TEXT {
+            let value = format!("{} bytes", text.len());
+            return Err(Error::BadValue { name: "prompt", value, expected: "at most 1 MiB".into() });
+        }
+        let mut ids = vec![self.start];
+        for word in words(self.dialect, text) {
+            match word {
+                Word::Start => ids.push(self.start),
+                Word::End => ids.push(self.end),
+                Word::Text(word) => self.merge(&word, &mut ids),
+            }
+            // What follows would be cut off.
+            if ids.len() >= length {
+                break;
+            }
+        }
+        let whole = ids.len() < length;
+        ids.truncate(length.saturating_sub(1));
+        ids.push(self.end);
+        Ok((ids, !whole))
+    }
+
     /// The tokens of one word.
     fn merge(&self, word: &str, ids: &mut Vec<u32>) {
         let mut symbols: Vec<String> = word.bytes().map(|byte| symbol(byte).to_string()).collect();
         if let Some(last) = symbols.last_mut() {
             last.push_str(END_OF_WORD);
         }
-        while let Some((pair, _)) = self.best(&symbols) {
-            let mut merged = Vec::with_capacity(symbols.len());
-            let mut rest = symbols.into_iter().peekable();
-            while let Some(mut symbol) = rest.next() {
-                if symbol == pair.0
-                    && let Some(next) = rest.next_if(|next| *next == pair.1)
-                {
-                    symbol.push_str(&next);
-                }
-                merged.push(symbol);
-            }
-            symbols = merged;
-        }
+        let symbols = merged(symbols, &self.ranks);
         ids.extend(symbols.iter().map(|symbol| self.ids.get(symbol).copied().unwrap_or(self.end)));
-    }
-
-    /// The adjacent pair of lowest rank.
-    fn best(&self, symbols: &[String]) -> Option<((String, String), u32)> {
-        let ranked = symbols.windows(2).filter_map(|w| {
-            let pair = (w[0].clone(), w[1].clone());
-            self.ranks.get(&pair).copied().map(|rank| (pair, rank))
-        });
-        ranked.min_by_key(|(_, rank)| *rank)
     }
 }
 
@@ -189,8 +255,8 @@ fn ids_of(path: &Path, vocabulary: &Map<String, Value>) -> Result<HashMap<String
     vocabulary.iter().map(id).collect()
 }
 
-fn ranks_of<'a>(path: &Path, pairs: impl Iterator<Item = &'a str>) -> Result<HashMap<(String, String), u32>> {
-    let mut ranks = HashMap::new();
+fn ranks_of<'a>(path: &Path, pairs: impl Iterator<Item = &'a str>) -> Result<Ranks> {
+    let mut ranks = Ranks::new();
     for (rank, line) in pairs.enumerate() {
         let mut parts = line.split_whitespace();
         let (Some(left), Some(right), None) = (parts.next(), parts.next(), parts.next()) else {
@@ -220,84 +286,9 @@ fn symbol(byte: u8) -> char {
     char::from_u32(256 + before).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// The text in pieces, start and end tokens written in it apart.
-fn specials(text: &str) -> Vec<&str> {
-    let mut pieces = Vec::new();
-    let mut rest = text;
-    while let Some((at, found)) = [START, END].iter().filter_map(|s| rest.find(s).map(|at| (at, *s))).min() {
-        pieces.extend([&rest[..at], found]);
-        rest = &rest[at + found.len()..];
-    }
-    pieces.push(rest);
-    pieces
-}
-
-fn clean(text: &str) -> String {
-    let mut cleaned = String::with_capacity(text.len());
-    let mut space = false;
-    for c in text.nfc() {
-        if c.is_whitespace() {
-            space = true;
-            continue;
-        }
-        if std::mem::take(&mut space) {
-            cleaned.push(' ');
-        }
-        cleaned.extend(c.to_lowercase());
-    }
-    cleaned
-}
-
-/// The words of a cleaned text.
-fn split(text: &str) -> impl Iterator<Item = String> + '_ {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        rest = rest.trim_start();
-        let first = rest.chars().next()?;
-        let suffix = SUFFIXES.iter().find(|s| rest.starts_with(**s)).map(|s| s.len());
-        let run = |kind: Kind| rest.find(|c| Kind::of(c) != kind).unwrap_or(rest.len());
-        let len = suffix.unwrap_or(match Kind::of(first) {
-            Kind::Number => first.len_utf8(),
-            kind => run(kind),
-        });
-        let (word, behind) = rest.split_at(len);
-        rest = behind;
-        Some(word.to_string())
-    })
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Letter,
-    Number,
-    Space,
-    Other,
-}
-
-impl Kind {
-    fn of(c: char) -> Self {
-        match c.general_category_group() {
-            GeneralCategoryGroup::Letter => Kind::Letter,
-            GeneralCategoryGroup::Number => Kind::Number,
-            _ if c.is_whitespace() => Kind::Space,
-            _ => Kind::Other,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_of_a_text() {
-        let words = |text: &str| split(&clean(text)).collect::<Vec<_>>();
-        assert_eq!(words("  It's  2 Cats!?\n"), ["it", "'s", "2", "cats", "!?"]);
-        assert_eq!(words("x12"), ["x", "1", "2"]);
-        assert_eq!(words("don't'll"), ["don", "'t", "'ll"]);
-        assert_eq!(words("e\u{301}té"), ["été"]);
-        assert!(words(" \t").is_empty());
-    }
 
     #[test]
     fn every_byte_has_a_symbol_of_its_own() {
@@ -307,7 +298,24 @@ mod tests {
     }
 
     #[test]
-    fn specials_stand_apart() {
-        assert_eq!(specials("a<|endoftext|>b"), ["a", END, "b"]);
+    fn merges_alone_make_a_vocabulary() -> Result<()> {
+        let text = "#version: 0.2\na b\nab c</w>\n";
+        let tokenizer = Tokenizer::of_merges(Path::new("merges"), text)?;
+        // 512 symbols, two merges, start and end.
+        assert_eq!(tokenizer.encode("abc!", Padding::None)?, [514, 513, 256, 515]);
+        assert_eq!(tokenizer.encode("!", Padding::None)?, [514, 256, 515]);
+        assert!(Tokenizer::of_merges(Path::new("merges"), "#version\na b c\n").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_long_word_takes_no_long_time() -> Result<()> {
+        let tokenizer = Tokenizer::of_merges(Path::new("merges"), "#\na a\naa aa\naaaa aaaa\n")?;
+        let (ids, cut) = tokenizer.cut(&"a".repeat(LONGEST_TEXT), 77)?;
+        assert_eq!((ids.len(), cut), (77, true));
+        assert!(tokenizer.cut(&"a".repeat(LONGEST_TEXT + 1), 77).is_err());
+        assert_eq!(tokenizer.cut(&"! ".repeat(75), 77)?.1, false);
+        assert_eq!(tokenizer.cut(&"! ".repeat(76), 77)?.1, true);
+        Ok(())
     }
 }

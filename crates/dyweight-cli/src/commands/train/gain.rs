@@ -1,0 +1,55 @@
+//! What training was worth: the distance to the teacher against that of the best handcrafted solver at equal calls.
+
+use super::job::Job;
+use crate::ui;
+use dyweight::Result;
+use dyweight::study::contest::{Rival, best_handcrafted};
+use dyweight::train::{Pairing, Trained};
+
+/// Ours and theirs.
+pub struct Gain {
+    /// Root mean squared difference to the teacher of what was learned.
+    pub distance: f64,
+    /// The best of the others.
+    pub rival: Rival,
+}
+
+impl Job<'_> {
+    /// None for a plain run, which has no validation pairs, and where no handcrafted solver makes as many calls.
+    pub fn gain(&self, pairing: &Pairing, trained: &Trained) -> Result<Option<Gain>> {
+        if trained.run.guard.is_none() {
+            return Ok(None);
+        }
+        let progress = ui::Progress::new("comparing with handcrafted solvers", 1);
+        let (distance, rival) =
+            (self.prepared.distance_of(pairing, trained)?, best_handcrafted(&self.prepared, pairing)?);
+        progress.finish();
+        Ok(rival.map(|rival| Gain { distance, rival }))
+    }
+}
+
+impl Gain {
+    /// As a person would say it.
+    pub fn sentence(&self, nfe: usize) -> String {
+        let Self { distance, rival: Rival { name, distance: other, tried } } = self;
+        let percent = 100.0 * (1.0 - distance / other);
+        let word = if percent < 0.0 { "further from" } else { "closer to" };
+        format!(
+            "{nfe} calls: {:.0} % {word} the teacher than {name}, the best of {tried} handcrafted solvers \
+             ({distance:.4} against {other:.4} on the validation pairs)",
+            percent.abs()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_not_called_a_gain() {
+        let gain = |distance: f64| Gain { distance, rival: Rival { name: "Heun".into(), distance: 0.2, tried: 3 } };
+        assert!(gain(0.1).sentence(3).starts_with("3 calls: 50 % closer to the teacher than Heun, the best of 3 "));
+        assert!(gain(0.25).sentence(3).contains("25 % further from the teacher"));
+    }
+}

@@ -1,0 +1,123 @@
+//! Help: what a newcomer needs of a command comes first, and is all that `-h` shows. Completions and the man pages come from the same
+//! descriptions.
+
+use crate::{Cli, colour, examples};
+use clap::{Arg, Command, CommandFactory};
+
+/// Of each command, by its words: the options someone needs in the first hour, in this order. Others stand in their groups below.
+const FIRST: &[(&str, &[&str])] = &[
+    ("quickstart", &["out", "train-seeds", "render-only", "dry-run"]),
+    (
+        "sample",
+        &["model", "nfe", "solver", "weights", "class", "prompt", "guidance", "seeds", "grid", "out", "dry-run"],
+    ),
+    ("train", &["model", "nfe", "out", "method", "iters", "config", "resume", "overwrite", "dry-run"]),
+    ("compare", &["model", "solvers", "weights", "nfe", "seeds", "train-seeds", "out", "dry-run"]),
+    ("study numeric", &["quick", "out", "json"]),
+    ("study", &["model", "quick", "nfe", "seeds", "train-seeds", "out", "dry-run"]),
+    ("probe", &["model", "input", "out"]),
+    ("metric teacher", &[]),
+    ("metric bench", &[]),
+    ("metric", &["num", "model", "nfe", "solver", "weights", "seeds", "inception", "out", "json"]),
+    ("bench", &["model", "what", "batch", "threads", "repeats", "against", "json"]),
+];
+
+/// Shown below the short help.
+const MORE: &str = "--help shows all options, and examples.";
+
+/// The whole command, arranged for people.
+pub fn command() -> Command {
+    arranged(Cli::command().styles(colour::of_help()), "")
+}
+
+fn arranged(command: Command, path: &str) -> Command {
+    let parent = path.split(' ').next().unwrap_or_default();
+    let first = [path, parent].into_iter().find_map(|name| Some(FIRST.iter().find(|(known, _)| *known == name)?.1));
+    let command = match first.filter(|first| !first.is_empty() && command.get_subcommands().next().is_none()) {
+        Some(first) => command.mut_args(|arg| placed(arg, first)).after_help(MORE),
+        None => command,
+    };
+    let command = match examples::of(path) {
+        Some(examples) => command.after_long_help(examples),
+        None => command,
+    };
+    command.mut_subcommands(|inner| {
+        let path = format!("{path} {}", inner.get_name()).trim_start().to_string();
+        arranged(inner, &path)
+    })
+}
+
+fn placed(arg: Arg, first: &[&str]) -> Arg {
+    if arg.is_positional() {
+        return arg;
+    }
+    match first.iter().position(|name| arg.get_long() == Some(name)) {
+        Some(order) => arg.display_order(order).help_heading(None::<&str>),
+        None if arg.get_help_heading().is_none() => arg.hide_short_help(true).help_heading("Other"),
+        None => arg.hide_short_help(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn each(command: &Command, path: &str, check: &mut dyn FnMut(&Command, &str)) {
+        check(command, path);
+        for inner in command.get_subcommands() {
+            each(inner, format!("{path} {}", inner.get_name()).trim_start(), check);
+        }
+    }
+
+    #[test]
+    fn most_options_stand_in_a_group_of_their_own() {
+        each(&command(), "", &mut |command, path| {
+            let others = command.get_arguments().filter(|arg| arg.get_help_heading() == Some("Other")).count();
+            assert!(others <= 6, "{path} has {others} options without a group");
+        });
+    }
+
+    #[test]
+    fn every_first_option_is_there() {
+        let command = command();
+        for (path, first) in FIRST {
+            let mut found = Vec::new();
+            each(&command, "", &mut |command, here| {
+                if here == *path || here.starts_with(&format!("{path} ")) {
+                    found.extend(command.get_arguments().filter_map(|arg| arg.get_long()).map(String::from));
+                }
+            });
+            for name in *first {
+                assert!(found.iter().any(|long| long == name), "{path} --{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_short_help_fits_on_a_screen() {
+        each(&command(), "", &mut |command, path| {
+            let mut command = command.clone().term_width(80);
+            let short = command.render_help().to_string();
+            assert!(short.lines().count() <= 36, "{path} -h has {} lines:\n{short}", short.lines().count());
+            assert!(short.lines().all(|line| line.chars().count() <= 80), "{path} -h is too wide:\n{short}");
+        });
+    }
+
+    /// One word for one thing: an option of several commands takes the same kind of value, and a thing has no second name.
+    #[test]
+    fn the_same_word_means_the_same_thing() {
+        let mut longs = std::collections::BTreeSet::new();
+        each(&command(), "", &mut |command, _| {
+            longs.extend(command.get_arguments().filter_map(|arg| arg.get_long()).map(String::from));
+        });
+        for second in ["outdir", "solver-file", "verbosity", "nthreads", "output"] {
+            assert!(!longs.contains(second), "--{second} is another word for something that has one");
+        }
+        // A run's configuration is --config, a model's is --model-config.
+        each(&command(), "", &mut |command, path| {
+            let has = |name: &str| command.get_arguments().any(|arg| arg.get_long() == Some(name));
+            assert!(!has("config") || path == "train", "{path} --config");
+            assert!(!has("conv") || has("model-config"), "{path} has a model, but no --model-config");
+        });
+    }
+}

@@ -1,0 +1,241 @@
+//! DLMS (Liang et al. 2025, "Distilling Linear Multistep Solvers"): coefficients, next time and time scale that a small network predicts for each sample at
+//! each step.
+//!
+//! ```text
+//! x ← (t'/t)x + (1 − t'/t)·Σ_k a_k D_k          D_k the last predictions, newest first, Σ a_k = 1; the network told s·t
+//! a_k = β_k + head_k for k ≥ 2, a₁ = 1 − Σ others                    β: Adams–Bashforth of order min(i + 1, 4)
+//! λ(t') = λ(t) + f·(λ_S − λ(t)),  f = sigmoid(logit f° + head)        f°: the nominal grid's share; the last t' is the grid's end
+//! s = 1 + 0.2·(2·sigmoid(head) − 1)             of the next evaluation
+//! ```
+//!
+//! There is no public code. Our own choices: the designer is AMED's small network (`small_net.rs`), fed with the feature of the last evaluation and
+//! the nominal times of the step; all heads start at 0, so that the start is the nominal grid with Adams–Bashforth weights on data
+//! predictions (which is not iPNDM beyond order 1); an analytical first step predicts x(1 − t/√(1+t²)) instead of 0, as everywhere in this
+//! program; flows move along t itself, where λ is infinite at both ends. Training is on the endpoint, through all steps.
+
+use super::small_net::{CODE, EMBEDDED, HEAD, Made, Net, WIDTH};
+use super::{Run, Solver, adams_bashforth};
+use crate::coeff::Coeff;
+use crate::denoiser::Prediction;
+use crate::error::{Error, Result};
+use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len};
+use crate::trail::{Query, Sample, Trail};
+use serde::{Deserialize, Serialize};
+
+/// Predictions a step weighs at most.
+const ORDER: usize = 4;
+/// Heads: coefficients but the first, the time, the scale.
+const OUTPUTS: usize = ORDER - 1 + 2;
+/// How far the network's time may be scaled.
+const RANGE: f64 = 0.2;
+
+/// The designer's numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dlms {
+    /// Weights of the times' embedding.
+    #[serde(rename = "map_layer0.weight")]
+    pub time_weight: Vec<Vec<f64>>,
+    /// Its biases.
+    #[serde(rename = "map_layer0.bias")]
+    pub time_bias: Vec<f64>,
+    /// Weights of the first layer.
+    #[serde(rename = "enc_layer0.weight")]
+    pub first_weight: Vec<Vec<f64>>,
+    /// Its biases.
+    #[serde(rename = "enc_layer0.bias")]
+    pub first_bias: Vec<f64>,
+    /// Weights of the second layer.
+    #[serde(rename = "enc_layer1.weight")]
+    pub second_weight: Vec<Vec<f64>>,
+    /// Its biases.
+    #[serde(rename = "enc_layer1.bias")]
+    pub second_bias: Vec<f64>,
+    /// Weights of the heads: three coefficients, the time, the scale.
+    #[serde(rename = "heads.weight")]
+    pub head_weight: Vec<Vec<f64>>,
+    /// Their biases.
+    #[serde(rename = "heads.bias")]
+    pub head_bias: Vec<f64>,
+}
+
+type Table<'p> = (&'static str, &'static str, &'p Vec<Vec<f64>>, &'p Vec<f64>, (usize, usize));
+
+impl Dlms {
+    /// A designer for features of a length: layers drawn as AMED's, heads 0.
+    pub fn start(features: usize, mut uniform: impl FnMut() -> f64, mut normal: impl FnMut() -> f64) -> Self {
+        let bound = (6.0 / (2 * EMBEDDED) as f64).sqrt();
+        let time_weight =
+            (0..EMBEDDED).map(|_| (0..EMBEDDED).map(|_| bound * (2.0 * uniform() - 1.0)).collect()).collect();
+        let mut layer = |outputs: usize, inputs: usize| -> Vec<Vec<f64>> {
+            let scale = (1.0 / inputs as f64).sqrt();
+            (0..outputs).map(|_| (0..inputs).map(|_| scale * normal()).collect()).collect()
+        };
+        Self {
+            time_weight,
+            time_bias: vec![0.0; EMBEDDED],
+            first_weight: layer(WIDTH, features),
+            first_bias: vec![0.0; WIDTH],
+            second_weight: layer(CODE, WIDTH),
+            second_bias: vec![0.0; CODE],
+            head_weight: vec![vec![0.0; HEAD]; OUTPUTS],
+            head_bias: vec![0.0; OUTPUTS],
+        }
+    }
+
+    fn features(&self) -> usize {
+        self.first_weight.first().map_or(0, Vec::len)
+    }
+
+    fn layers(&self) -> [Table<'_>; 4] {
+        let (features, width) = (self.features(), self.first_weight.len());
+        [
+            ("map_layer0.weight", "map_layer0.bias", &self.time_weight, &self.time_bias, (EMBEDDED, EMBEDDED)),
+            ("enc_layer0.weight", "enc_layer0.bias", &self.first_weight, &self.first_bias, (width, features)),
+            ("enc_layer1.weight", "enc_layer1.bias", &self.second_weight, &self.second_bias, (CODE, width)),
+            ("heads.weight", "heads.bias", &self.head_weight, &self.head_bias, (OUTPUTS, HEAD)),
+        ]
+    }
+}
+
+impl LearnedSolver for Dlms {
+    fn steps(&self) -> Option<usize> {
+        None
+    }
+
+    fn blocks(&self) -> Vec<Block> {
+        let both = |(weight, bias, .., (outputs, inputs)): &Table<'_>| {
+            [Block::new(weight, &[*outputs, *inputs]), Block::new(bias, &[*outputs])]
+        };
+        self.layers().iter().flat_map(both).collect()
+    }
+
+    fn numbers(&self) -> Vec<f64> {
+        self.layers().iter().flat_map(|(_, _, weight, bias, _)| [weight.concat(), bias.to_vec()].concat()).collect()
+    }
+
+    fn replace(&mut self, numbers: &[f64]) {
+        let mut rest = numbers;
+        for (weight, bias) in [
+            (&mut self.time_weight, &mut self.time_bias),
+            (&mut self.first_weight, &mut self.first_bias),
+            (&mut self.second_weight, &mut self.second_bias),
+            (&mut self.head_weight, &mut self.head_bias),
+        ] {
+            for row in weight.iter_mut().chain([bias]) {
+                let (own, others) = rest.split_at(row.len());
+                row.copy_from_slice(own);
+                rest = others;
+            }
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.features() == 0 {
+            let what = "enc_layer0.weight".into();
+            return Err(Error::Shape { what, expected: vec![WIDTH, 64], found: vec![self.first_weight.len(), 0] });
+        }
+        for (name, bias_name, weight, bias, (outputs, inputs)) in self.layers() {
+            require_len(&format!("rows of {name}"), outputs, weight.len())?;
+            require_len(bias_name, outputs, bias.len())?;
+            require_finite(bias_name, bias)?;
+            for row in weight {
+                require_len(&format!("a row of {name}"), inputs, row.len())?;
+                require_finite(name, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built> {
+        let sizes = self.layers().map(|(.., size)| size);
+        let solver = Designed { features: self.features(), sizes, numbers: numbers.to_vec() };
+        Ok(Built { solver: Box::new(solver), times: frame.grid.coeffs() })
+    }
+
+    fn summary(&self) -> String {
+        format!("a designer of {} numbers on features of {}", self.numbers().len(), self.features())
+    }
+}
+
+struct Designed {
+    features: usize,
+    sizes: [(usize, usize); 4],
+    numbers: Vec<Coeff>,
+}
+
+struct DesignedRun<'s> {
+    solver: &'s Designed,
+    /// The nominal grid.
+    times: &'s [Coeff],
+    /// Where each sample is.
+    time: Coeff,
+    /// Of the level at the next evaluation.
+    scale: Coeff,
+    /// Predictions, newest first.
+    known: Vec<Sample>,
+}
+
+impl Solver for Designed {
+    fn label(&self) -> String {
+        "dlms".into()
+    }
+
+    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
+        let (time, scale) = (times[0].clone(), Coeff::from(1.0));
+        Ok(Box::new(DesignedRun { solver: self, times, time, scale, known: Vec::new() }))
+    }
+}
+
+impl DesignedRun<'_> {
+    /// What the designer says of step i, from the feature of its evaluation.
+    fn ask(&self, trail: &mut Trail<'_>, i: usize) -> Result<Vec<Coeff>> {
+        let Designed { sizes, numbers, .. } = self.solver;
+        let between = (self.times[i].value(), self.times[i + 1].value());
+        let net = Net::new(numbers.iter().map(Coeff::value).collect(), sizes, between);
+        let made: Vec<Made> = trail.take_feature()?.iter().map(|feature| net.forward(feature)).collect();
+        let results = (0..OUTPUTS).map(|k| made.iter().map(|m| m.outputs[k]).collect()).collect();
+        Ok(Coeff::function(numbers, results, Box::new(move |adjoints| net.backward(&made, adjoints))))
+    }
+
+    /// The next time, and where the nominal grid has it.
+    fn next(&self, i: usize, prediction: Prediction, said: &Coeff) -> Coeff {
+        let steps = self.times.len() - 1;
+        if i + 1 == steps {
+            return self.times[steps].clone();
+        }
+        let place = |t: &Coeff| if prediction == Prediction::Denoised { prediction.log_snr(t) } else { -t };
+        let [from, to, end] = [&self.times[i], &self.times[i + 1], &self.times[steps]].map(|t| place(t).value());
+        let share = (to - from) / (end - from);
+        let fraction = (said + (share / (1.0 - share)).ln()).sigmoid();
+        let here = place(&self.time);
+        let there = &here + (end - &here) * fraction;
+        if prediction == Prediction::Denoised { (-there).exp() } else { -there }
+    }
+}
+
+impl Run for DesignedRun<'_> {
+    fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample> {
+        trail.want_feature(self.solver.features);
+        let query = Query { time: self.time.clone(), level: &self.scale * &self.time, guard: 0.0 };
+        self.known.insert(0, trail.denoised(&x, &query)?);
+        self.known.truncate(ORDER);
+        let said = self.ask(trail, i)?;
+        let tail = &adams_bashforth(self.known.len())[1..];
+        let others: Vec<Coeff> = tail.iter().zip(&said).map(|(w, head)| head + *w).collect();
+        let next = self.next(i, trail.prediction(), &said[ORDER - 1]);
+        let prediction = trail.prediction();
+        let keep = &next / &self.time;
+        let outer = prediction.alpha(&next) - prediction.alpha(&self.time) * &keep;
+        let newest = &outer * (1.0 - Coeff::sum(&others));
+        let mut terms = vec![(keep, &x)];
+        let weights = std::iter::once(newest).chain(others.iter().map(|a| &outer * a));
+        terms.extend(weights.zip(&self.known));
+        self.time = next;
+        // Flows know no level above 1: their times are told as they are.
+        self.scale = match prediction {
+            Prediction::Denoised => 1.0 - RANGE + said[ORDER].sigmoid() * (2.0 * RANGE),
+            Prediction::Velocity => Coeff::from(1.0),
+        };
+        trail.combine(&terms)
+    }
+}

@@ -1,0 +1,113 @@
+//! What a model is and what it will need, told without reading its weights.
+
+use super::bundle::Bundle;
+use super::model::{Settings, latent_shape, precond};
+use super::parts::Found;
+use super::random::Family;
+use crate::autoencoder::Autoencoder;
+use crate::clip::TextTower;
+use crate::memory::MemoryNeeds;
+use crate::unet::Unet;
+use crate::weights::{Source, TensorPlan, Weighed};
+use dyweight_core::error::Result;
+use serde::Serialize;
+
+/// One network of a model.
+#[derive(Clone, Debug, Serialize)]
+pub struct PartSummary {
+    /// `unet`, `vae` or `text`.
+    pub part: &'static str,
+    /// Where its weights are.
+    pub path: String,
+    /// How much they are.
+    #[serde(flatten)]
+    pub weighed: Weighed,
+}
+
+/// A latent diffusion model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Its networks.
+    pub parts: Vec<PartSummary>,
+    /// What the U-Net predicts: `epsilon` or `v`.
+    pub predicts: &'static str,
+    /// Whether texts can be encoded: there are a text encoder and its tokenizer.
+    pub takes_text: bool,
+    /// Shape of the latents.
+    pub latents: [usize; 3],
+    /// Shape of the images, where there is a decoder.
+    pub images: Option<[usize; 3]>,
+    /// Whether weights are mapped from files, not made in memory.
+    pub mapped: bool,
+    /// Memory it will need, in bytes.
+    pub memory: MemoryNeeds,
+}
+
+impl Bundle {
+    /// What the bundle is; every tensor of it must be there.
+    pub fn summary(&self, settings: &Settings) -> Result<Summary> {
+        let unet = self.find_unet()?;
+        let mut parts = vec![summary("unet", "U-Net", &unet, Unet::plan(&unet.config)?)?];
+        let autoencoder = self.vae.as_ref().map(|_| self.find_autoencoder()).transpose()?;
+        if let Some(found) = &autoencoder {
+            parts.push(summary("vae", "autoencoder", found, Autoencoder::plan(&found.config)?)?);
+        }
+        if self.has_text() && unet.config.context.is_some() {
+            let found = self.find_text()?;
+            parts.push(summary("text", "text encoder", &found, TextTower::plan(&found.config)?)?);
+        }
+        let tokenizer = self.tokenizer(settings.tokenizer.as_deref())?;
+        let autoencoder = autoencoder.map(|found| found.config);
+        let latents = latent_shape(&unet.config, autoencoder.as_ref().map(|a| a.factor()), settings)?;
+        let bytes = parts.iter().map(|part| part.weighed.bytes).sum();
+        Ok(Summary {
+            takes_text: tokenizer.is_some() && parts.iter().any(|part| part.part == "text"),
+            parts,
+            predicts: precond(self, settings, &unet.config)?.target.name(),
+            latents,
+            mapped: true,
+            images: autoencoder.as_ref().map(|a| [a.images, a.factor() * latents[1], a.factor() * latents[2]]),
+            memory: MemoryNeeds::new(&unet.config, autoencoder.as_ref(), [latents[1], latents[2]], bytes),
+        })
+    }
+}
+
+impl Summary {
+    /// The most that will be resident at once while samples are drawn with guidance and decoded, if there is that much memory.
+    pub fn peak(&self) -> u64 {
+        self.memory.weights + self.memory.guided.max(self.memory.decoding)
+    }
+
+    /// With less memory it cannot run; weights in files can be read again for every call.
+    pub fn least(&self) -> u64 {
+        self.peak() - if self.mapped { self.memory.weights } else { 0 }
+    }
+
+    /// Of a family with random weights.
+    pub(crate) fn of_random(name: &str, family: &Family, settings: &Settings) -> Result<Self> {
+        let (unet, autoencoder) = (&family.unet, &family.autoencoder);
+        let weigh = |part: &'static str, plan: Vec<TensorPlan>| {
+            let numbers = plan.iter().map(|tensor| tensor.shape.iter().product::<usize>() as u64).sum();
+            let bytes = numbers * family.dtype.size() as u64;
+            PartSummary { part, path: name.into(), weighed: Weighed { tensors: plan.len(), numbers, bytes } }
+        };
+        let parts = vec![weigh("unet", Unet::plan(unet)?), weigh("vae", Autoencoder::plan(autoencoder)?)];
+        let latents = latent_shape(unet, Some(autoencoder.factor()), settings)?;
+        let bytes = parts.iter().map(|part| part.weighed.bytes).sum();
+        let factor = autoencoder.factor();
+        Ok(Self {
+            parts,
+            predicts: family.target().name(),
+            takes_text: unet.context.is_some(),
+            latents,
+            mapped: false,
+            images: Some([autoencoder.images, factor * latents[1], factor * latents[2]]),
+            memory: MemoryNeeds::new(unet, Some(autoencoder), [latents[1], latents[2]], bytes),
+        })
+    }
+}
+
+fn summary<C>(part: &'static str, what: &'static str, found: &Found<C>, plan: Vec<TensorPlan>) -> Result<PartSummary> {
+    let weighed = Source::weigh(what, &plan, &found.set, &found.layout)?;
+    Ok(PartSummary { part, path: found.set.path.to_string_lossy().into_owned(), weighed })
+}

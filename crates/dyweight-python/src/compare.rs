@@ -1,0 +1,141 @@
+//! Solvers compared on a model in Python: the table and the report page of `dyweight compare`.
+
+use crate::error::raised;
+use crate::model::{PythonModel, unread};
+use crate::processes::processes;
+use crate::sample::named;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::spec::{ScheduleSpec, Seeds, SolverSpec};
+use dyweight_study::compare::{Field, page};
+use dyweight_study::contest::{Experiment, Judging, Piece, Repeat, Subject, View, Watch, run};
+use dyweight_train::comm::Comm;
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A comparison, as Python asks for it.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    solvers: Vec<String>,
+    files: Vec<String>,
+    nfe: Vec<usize>,
+    schedule: ScheduleSpec,
+    afs: bool,
+    skip_impossible: bool,
+    condition: Option<usize>,
+    guidance: Option<f64>,
+    seeds: String,
+    rng: String,
+    teacher: String,
+    teacher_order: Option<usize>,
+    teacher_nfe: Option<usize>,
+    batch: usize,
+    out: PathBuf,
+    /// The call that repeats it.
+    command: String,
+    times: bool,
+}
+
+/// Compares, writes the report, and returns what was found as JSON; nothing at every rank but 0. `watch(what, steps, done, all)` hears of work
+/// that begins, `watch(steps)` of work that goes on.
+#[pyfunction]
+pub fn compare(
+    py: Python<'_>,
+    model: &Bound<'_, PyAny>,
+    request: &str,
+    comm: Option<&Bound<'_, PyAny>>,
+    watch: Py<PyAny>,
+) -> PyResult<Option<String>> {
+    let (model, comm) = (PythonModel::new(model)?, processes(comm)?);
+    let mut listener = Listener { watch, raised: None };
+    let outcome = py.detach(|| compared(&model, request, &comm, &mut listener));
+    match (outcome, listener.raised) {
+        (Err(Error::Cancelled), Some(error)) => Err(error),
+        (outcome, _) => outcome.map_err(|e| raised(py, e, None)),
+    }
+}
+
+/// Tells Python what is going on. What it raises stops the work.
+struct Listener {
+    watch: Py<PyAny>,
+    raised: Option<PyErr>,
+}
+
+impl Watch for Listener {
+    fn begin(&mut self, piece: &Piece<'_>) {
+        let (done, all) = piece.entries;
+        let told = Python::attach(|py| self.watch.call1(py, (piece.what, piece.steps, done, all)).map(drop));
+        self.raised = self.raised.take().or(told.err());
+    }
+
+    fn advance(&mut self, steps: usize) -> ControlFlow<Error> {
+        let told = Python::attach(|py| {
+            py.check_signals()?;
+            self.watch.call1(py, (steps,)).map(drop)
+        });
+        self.raised = self.raised.take().or(told.err());
+        if self.raised.is_some() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+    }
+}
+
+fn compared(
+    model: &Arc<PythonModel>,
+    request: &str,
+    comm: &Arc<dyn Comm>,
+    watch: &mut Listener,
+) -> Result<Option<String>> {
+    let request: Request = serde_json::from_str(request).map_err(|e| unread("compare", &e))?;
+    let seeds = Seeds::parse(&request.seeds)?;
+    if seeds.len() < 2 {
+        let expected = "an error bar needs at least two samples".into();
+        return Err(Error::BadValue { name: "seeds", value: seeds.to_string(), expected });
+    }
+    let subject =
+        Subject { class: request.condition, guidance: request.guidance, ..Subject::new(Arc::new(model.loaded())) };
+    subject.check()?;
+    let field = Field {
+        once: false,
+        solvers: request.solvers,
+        files: request.files,
+        budgets: request.nfe,
+        schedule: request.schedule,
+        afs: request.afs,
+        skip_impossible: request.skip_impossible,
+        train: None,
+    };
+    let entries = field.entries(&subject)?;
+    let judging = Judging {
+        seeds,
+        rng: named(&request.rng)?,
+        teacher: SolverSpec { order: request.teacher_order, ..SolverSpec::named(&request.teacher) },
+        teacher_nfe: request.teacher_nfe,
+        schedule: ScheduleSpec::default(),
+        reference: None,
+        scorers: Vec::new(),
+        batch: request.batch.max(1),
+    };
+    let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };
+    let results = run(&experiment, &request.out, comm, watch)?;
+    if !comm.is_first() {
+        return Ok(None);
+    }
+    let view = View { experiment: &experiment, results: &results };
+    let report = view.write(
+        &page(&view, Repeat { command: request.command, times: request.times, run: Vec::new() })?,
+        &request.out,
+    )?;
+    let cell = |row: &str, column: &str| -> Option<Value> {
+        let (entry, score) = (view.entry(row, column)?, view.score(row, column)?);
+        Some(json!({
+            "solver": row, "nfe": entry.nfe, "failed": score.failed, "learned": view.is_learned(row),
+            "rmse": score.rmse.as_ref().map(|e| e.value), "error": score.rmse.as_ref().map(|e| e.error),
+            "psnr": score.psnr.as_ref().map(|e| e.value),
+        }))
+    };
+    let cells: Vec<Value> =
+        view.rows().iter().flat_map(|r| view.columns().into_iter().filter_map(|c| cell(r, c))).collect();
+    Ok(Some(json!({ "report": report, "headline": view.headline(), "scores": cells }).to_string()))
+}

@@ -1,0 +1,65 @@
+//! Failures as Python's exceptions: what Python raised comes back as itself, with a note of where it happened.
+
+use dyweight_core::error::Error;
+use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+/// What Python raised, on its way through the library.
+pub fn foreign(error: PyErr) -> Error {
+    Error::foreign(error)
+}
+
+/// The exception for a failure; `place` says more about where it happened, such as the iteration.
+pub fn raised(py: Python<'_>, error: Error, place: Option<String>) -> PyErr {
+    let text = message(&error);
+    match error {
+        Error::Foreign { source, step } => match source.downcast::<PyErr>() {
+            Ok(own) => {
+                let step = step.map(|step| format!("in step {step} of a solver, counted from 0"));
+                let told: Vec<String> = step.into_iter().chain(place).collect();
+                if !told.is_empty() {
+                    note(py, &own, &format!("dyweight: {}", told.join(", ")));
+                }
+                *own
+            }
+            Err(_) => PyRuntimeError::new_err(text),
+        },
+        Error::Cancelled => PyRuntimeError::new_err("stopped, as another process asked for"),
+        Error::Io { source, .. } => std::io::Error::new(source.kind(), text).into(),
+        Error::Diverged { .. }
+        | Error::AllDiverged { .. }
+        | Error::TrainingLost { .. }
+        | Error::NotConverged { .. } => PyFloatingPointError::new_err(text),
+        _ => PyValueError::new_err(text),
+    }
+}
+
+/// A failure in words, with what to try; options are called what they are called in Python.
+fn message(error: &Error) -> String {
+    let hint = error.hint().map_or(String::new(), |hint| format!("\nhint: {hint}"));
+    as_arguments(&format!("{error}{hint}"))
+}
+
+/// `--teacher-nfe` is `teacher_nfe` here.
+fn as_arguments(text: &str) -> String {
+    let mut parts = text.split("--");
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let end = part.find(|c: char| !(c.is_ascii_lowercase() || c == '-')).unwrap_or(part.len());
+        let (name, rest) = part.split_at(end);
+        out += &name.replace('-', "_");
+        out += rest;
+    }
+    out
+}
+
+/// Adds a note to an exception. Python 3.10 does not show notes, but keeps them.
+fn note(py: Python<'_>, error: &PyErr, text: &str) {
+    let value = error.value(py);
+    if value.call_method1("add_note", (text,)).is_err() {
+        let notes = value.getattr("__notes__").and_then(|notes| notes.extract::<Vec<String>>()).unwrap_or_default();
+        let notes: Vec<String> = notes.into_iter().chain([text.to_string()]).collect();
+        // An exception that takes no attributes goes without.
+        let _ = value.setattr("__notes__", notes);
+    }
+}

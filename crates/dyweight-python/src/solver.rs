@@ -1,0 +1,93 @@
+//! Solver files for Python: read, checked, drawn and written here; what is in them Python reads as JSON.
+
+use crate::error::raised;
+use dyweight_core::coeff::Coeff;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::learned::Built;
+use dyweight_core::solver::Solver;
+use dyweight_core::solver_file::SolverFile;
+use dyweight_files::{Presets, atomic};
+use dyweight_study::report::coefficients;
+use dyweight_train::Learned;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// A solver ready to run, on the times it was learned with.
+pub struct Ready {
+    pub solver: Box<dyn Solver>,
+    pub times: Vec<Coeff>,
+    pub afs: bool,
+    pub denoise_to_zero: bool,
+}
+
+/// The text of a solver file, checked.
+pub fn parsed(text: &str) -> Result<SolverFile> {
+    SolverFile::parse(text.as_bytes()).map_err(|problem| Error::malformed(Path::new("solver"), problem))
+}
+
+/// What a file stands for.
+pub fn ready(file: &SolverFile) -> Result<Ready> {
+    let Built { solver, times } = file.build()?;
+    Ok(Ready { solver, times, afs: file.afs, denoise_to_zero: false })
+}
+
+fn text(file: &SolverFile) -> String {
+    String::from_utf8_lossy(&file.to_bytes()).into_owned()
+}
+
+/// The text of a solver from a file or `preset:NAME`.
+#[pyfunction]
+pub fn solver_of(py: Python<'_>, source: &str) -> PyResult<String> {
+    let open = || {
+        let bare = || Error::Conflict {
+            problem: format!("{source} holds bare weights without their grid"),
+            hint: "use a solver file, or convert it with 'dyweight convert'".into(),
+        };
+        Learned::open(source)?.file.ok_or_else(bare).map(|file| text(&file))
+    };
+    py.detach(open).map_err(|e| raised(py, e, None))
+}
+
+/// A solver's text, checked and in the library's own form.
+#[pyfunction]
+pub fn solver_checked(py: Python<'_>, solver: &str) -> PyResult<String> {
+    parsed(solver).map(|file| text(&file)).map_err(|e| raised(py, e, None))
+}
+
+/// What follows from a solver and is not written in it: its nominal levels, and what is unusual about it.
+#[pyfunction]
+pub fn solver_facts(py: Python<'_>, solver: &str) -> PyResult<String> {
+    let facts = || {
+        let file = parsed(solver)?;
+        Ok(json!({ "sigmas": file.grid()?.sigmas(), "warnings": file.warnings() }).to_string())
+    };
+    facts().map_err(|e| raised(py, e, None))
+}
+
+/// A picture of the coefficients, of a method whose coefficients are a table.
+#[pyfunction]
+pub fn solver_svg(py: Python<'_>, solver: &str) -> PyResult<Option<String>> {
+    let draw = || {
+        let file = parsed(solver)?;
+        let title = format!("{}: {} calls", file.model.name, file.nfe);
+        let Some(w) = file.body.weights() else { return Ok(None) };
+        Ok(Some(coefficients(title.trim_start_matches(": "), &w.weights, &w.time_scale).draw()?.to_svg()))
+    };
+    draw().map_err(|e| raised(py, e, None))
+}
+
+/// The released coefficients, as the repository keeps them.
+#[pyfunction]
+pub fn presets(py: Python<'_>) -> PyResult<String> {
+    let all = Presets::official().map_err(|e| raised(py, e, None))?;
+    Ok(serde_json::to_string(all).unwrap_or_default())
+}
+
+/// Writes a file, all or nothing.
+#[pyfunction]
+pub fn write(py: Python<'_>, path: PathBuf, bytes: Bound<'_, PyBytes>) -> PyResult<()> {
+    let bytes = bytes.as_bytes().to_vec();
+    py.detach(|| atomic::write(&path, &bytes)).map_err(|e| raised(py, e, None))
+}

@@ -1,0 +1,39 @@
+//! Whom a solver that was just trained has to beat: the best handcrafted one that makes as many calls.
+
+use super::judge::Ready;
+use crate::paper::lineup;
+use dyweight_core::error::{Error, Result};
+use dyweight_train::{Pairing, Prepared};
+
+/// A handcrafted solver and how it did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rival {
+    /// Its name.
+    pub name: String,
+    /// Root mean squared difference to the teacher.
+    pub distance: f64,
+    /// How many were tried.
+    pub tried: usize,
+}
+
+/// The best of the handcrafted solvers that can make as many calls as the student of a course, on its validation pairs; none where no one can.
+/// Every process must call it.
+pub fn best_handcrafted(prepared: &Prepared, pairing: &Pairing) -> Result<Option<Rival>> {
+    let (course, frame) = (prepared.course(), &prepared.plan.student.frame);
+    let calls = course.spec.calls(&*course.model)?;
+    let mut best: Option<Rival> = None;
+    let mut tried = 0;
+    for entry in lineup(frame.prediction, frame.nfe) {
+        let Ok(ready) = Ready::handcrafted(&entry, &*course.model, calls, &course.schedule) else { continue };
+        let distance = match prepared.distance(pairing, &ready.plan()) {
+            // It lost the numbers, or left the levels the network takes.
+            Err(Error::Diverged { .. } | Error::BadValue { .. }) => f64::INFINITY,
+            other => other?,
+        };
+        tried += 1;
+        if distance.is_finite() && best.as_ref().is_none_or(|b| distance < b.distance) {
+            best = Some(Rival { name: entry.row, distance, tried });
+        }
+    }
+    Ok(best.map(|best| Rival { tried, ..best }))
+}

@@ -1,0 +1,39 @@
+//! How far any solver ends from the teacher, on the pairs that training is judged on.
+
+use crate::course::{Pairing, Prepared, Trained};
+use crate::learnable::coeffs;
+use crate::targets::{in_parts, unit};
+use dyweight_core::error::Result;
+use dyweight_core::sample::{Plan, sample};
+use dyweight_core::tensor::squared_distance;
+use std::ops::{ControlFlow, Range};
+
+impl Prepared {
+    /// Root mean squared difference between the ends of a plan and of the teacher, over all validation pairs. Every process must call it.
+    pub fn distance(&self, pairing: &Pairing, plan: &Plan<'_>) -> Result<f64> {
+        let (model, targets) = (&*self.course().model, &pairing.validation);
+        let part = |range: Range<usize>| {
+            let noise = targets.pairs().latents(range.clone())?;
+            let denoiser = model.denoiser(&targets.pairs().condition(range.clone()))?;
+            let outcome = sample(&*denoiser, plan, &noise, &mut |_| ControlFlow::Continue(()))?;
+            let states = targets.of(range)?;
+            let (made, wanted) = (&outcome.samples, &states[states.len() - 1]);
+            let error = |i: usize| squared_distance(made.sample(i), 1.0, wanted.sample(i)) / made.sample_len() as f64;
+            Ok((0..made.samples()).map(error).collect::<Vec<f64>>())
+        };
+        let all = 0..self.plan.recipe.validation_pairs;
+        targets.prepare(all.clone())?;
+        let batch = self.plan.recipe.micro_batch;
+        let share = |mine| Ok(in_parts(model, mine, batch, part)?.concat());
+        let errors: Vec<f64> = targets.comm().spread(all, unit(model, batch), share)?.concat();
+        Ok((errors.iter().sum::<f64>() / errors.len() as f64).sqrt())
+    }
+
+    /// The same of what was learned.
+    pub fn distance_of(&self, pairing: &Pairing, trained: &Trained) -> Result<f64> {
+        let frame = &self.plan.student.frame;
+        let built = self.plan.learnable.build(&coeffs(trained.run.result(), false), frame)?;
+        let plan = Plan { solver: &*built.solver, times: built.times, afs: frame.afs, denoise_to_zero: false };
+        self.distance(pairing, &plan)
+    }
+}

@@ -1,0 +1,61 @@
+//! Options of methods with points inside their steps: EPD and AMED.
+
+use serde::{Deserialize, Serialize};
+
+/// When a step-by-step training moves the numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Updates {
+    /// After every step.
+    #[default]
+    Each,
+    /// After the last step, by its loss alone.
+    Last,
+}
+
+/// How a budget counts calls that could be made side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CountParallel {
+    /// All of them: what is really called.
+    #[default]
+    Each,
+    /// Once, as EPD's authors do.
+    Once,
+}
+
+/// Points inside a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+pub struct PointOptions {
+    /// How many.
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver", help = "Points inside each step of epd [2]"))]
+    pub points: Option<usize>,
+    /// How far directions may be scaled from 1.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            help_heading = "Solver",
+            help = "How far epd and amed may scale directions from 1 [epd 0.05, amed 0.01]"
+        )
+    )]
+    pub direction_range: Option<f64>,
+    /// How far the network's times may be scaled from 1.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            help_heading = "Solver",
+            help = "How far epd and amed may scale the network's times from 1 [epd 0.05, amed 0, amed-plugin 0.2]"
+        )
+    )]
+    pub time_range: Option<f64>,
+    /// The last step's directions are not scaled.
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver", help = "The last step's directions of epd are not scaled"))]
+    pub last_direction_one: Option<bool>,
+    /// When the numbers are moved.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "each|last", value_parser = crate::spec::one_of::<Updates>(&["each", "last"]), help_heading = "Optimisation", help = "When epd moves its numbers: after each step, or after the last by its loss alone [last for epd on images in fewer than 5 steps]"))]
+    pub updates: Option<Updates>,
+}

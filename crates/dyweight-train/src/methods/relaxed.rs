@@ -1,0 +1,67 @@
+//! Options of methods whose objective can be relaxed: LD3 and S4S.
+
+use crate::relax::Relaxation;
+use crate::spec::{TrainSpec, finite_above, positive};
+use dyweight_core::error::Result;
+use serde::{Deserialize, Serialize};
+
+/// Whether, and how far, the noise of pairs moves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+pub struct RelaxOptions {
+    /// The noise of each pair is a variable inside a small ball.
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Optimisation", help = "The noise of each pair is a variable inside a small ball [true for ld3, false for s4s]"))]
+    pub relax: Option<bool>,
+    /// Training pairs, visited again and again.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            help_heading = "Optimisation",
+            help = "Training pairs of a relaxed objective, visited again and again [50]"
+        )
+    )]
+    pub pairs: Option<usize>,
+    /// Step of the noise.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, help_heading = "Optimisation", help = "Step of the noise [12 by the number of steps]")
+    )]
+    pub noise_step: Option<f64>,
+    /// Radius of the ball.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            help_heading = "Optimisation",
+            help = "Radius in which the noise of a pair stays [0.001 times a sample's numbers by the steps squared]"
+        )
+    )]
+    pub noise_radius: Option<f64>,
+}
+
+impl RelaxOptions {
+    /// The relaxation of a run, if there is one; `usual` decides where nothing was said.
+    pub(super) fn of(spec: &TrainSpec, usual: bool, steps: usize, numbers: usize) -> Result<Option<Relaxation>> {
+        let own = &spec.relax;
+        if !own.relax.unwrap_or(usual) {
+            return Ok(None);
+        }
+        // The released code rounds both.
+        let rounded = |v: f64| (v * 1e8).round() / 1e8;
+        let steps = steps as f64;
+        Ok(Some(Relaxation {
+            pairs: positive("pairs", own.pairs.unwrap_or(PAIRS))?,
+            step: finite_above("noise-step", own.noise_step.unwrap_or(rounded(12.0 / steps)), 0.0)?,
+            radius: finite_above(
+                "noise-radius",
+                own.noise_radius.unwrap_or(rounded(1e-3 * numbers as f64 / (steps * steps))),
+                0.0,
+            )?,
+        }))
+    }
+}
+
+/// Pairs of the published recipe.
+pub(super) const PAIRS: usize = 50;

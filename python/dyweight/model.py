@@ -1,0 +1,426 @@
+"""Any callable as a model that solvers can be learned for.
+
+    "eps"        ε = fn(x/√(1+σ²), t)      D = x − σ·ε                       x = x₀ + σn
+    "v"          v = fn(x/√(1+σ²), t)      D = x/(1+σ²) − v·σ/√(1+σ²)        x = x₀ + σn
+    "denoised"   D = fn(x, t)                                                x = x₀ + σn
+    "velocity"   v = fn(x, t)                                                x = (1−σ)x₀ + σn
+
+t is `sigma_to_t(σ)`, or σ itself. States and conversions are f64; fn gets its own dtype on its own device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import importlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+PREDICTIONS = ("eps", "v", "denoised", "velocity")
+# Relative step of the central difference in the level, where no derivative is given.
+_STEP = 1e-4
+
+
+class Model:
+    """A frozen model: `fn(x, t)` on batches `x` of shape `[n, *shape]` and one `t` for each sample.
+
+    A model of standard normal data, whose noise prediction is known:
+
+    >>> import torch, dyweight
+    >>> def fn(x, sigma):                            # x is scaled to variance 1, as networks of noise want it
+    ...     return x * (sigma / (1 + sigma**2).sqrt())[:, None]
+    >>> model = dyweight.Model(fn, shape=(3,), prediction="eps", sigma_range=(0.01, 80), dtype=torch.float64)
+    >>> model
+    Model(fn, shape=(3,), prediction='eps', sigma_range=(0.01, 80.0), torch.float64 on cpu)
+
+    Arguments:
+        fn: `fn(x, t)`, or `fn(x, t, c)` for a model with conditions. Sample i of the answer depends on sample i alone.
+        shape: of one sample.
+        prediction: what `fn` answers: "eps", "v", "denoised" or "velocity" (see the head of this module).
+        sigma_range: smallest and largest noise level the model was trained for; (0, 1) for a flow.
+        sigma_to_t: what `fn` is told instead of σ: a function of a batch of levels, differentiable, or the levels of
+            the timesteps 0, 1, 2, …, between which ln √(1+σ²) is linear.
+        conditions: how many conditions there are, or a list of them. `fn` is then also given, for each sample, the
+            condition's number (−1 for none) or the condition itself (None for none).
+        vjp: for numpy: `vjp(x, t, g)`, or `vjp(x, t, g, c)`: the gradient of Σ g·fn in x, or a pair of it and the
+            gradient in t. Without the latter, or with `sigma_to_t`, two more calls find the derivative in the level.
+        arrays: "torch" or "numpy"; numpy where `vjp` is given.
+        device, dtype: of what `fn` is given; those of its parameters if it is a module, else cpu and float32 (float64
+            for numpy).
+        calls: network calls of one evaluation, for counting: 2 where `fn` itself computes guidance.
+        guided: `fn` applies guidance itself; the `guidance` of training is then only written down.
+        bounded: data lie in [−1, 1]; DPM-Solver++ and UniPC then threshold their data predictions.
+        name: how it is called in files and tables.
+        fingerprint: tells this model from every other, for caches and for resuming; from its answers if left out.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        shape: Sequence[int],
+        prediction: str = "eps",
+        sigma_range: tuple[float, float] | None = None,
+        sigma_to_t: Callable[[Any], Any] | Sequence[float] | None = None,
+        *,
+        conditions: int | Sequence[Any] = 0,
+        negative: Any = None,
+        vjp: Callable[..., Any] | None = None,
+        arrays: str | None = None,
+        device: Any = None,
+        dtype: Any = None,
+        calls: int = 1,
+        guided: bool = False,
+        bounded: bool = False,
+        name: str | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        if not callable(fn):
+            raise TypeError(f"fn is {type(fn).__name__}, which cannot be called")
+        if prediction not in PREDICTIONS:
+            raise ValueError(f"prediction is {prediction!r}, not one of {', '.join(PREDICTIONS)}")
+        self.fn, self.vjp = fn, vjp
+        self.shape = tuple(int(n) for n in shape)
+        if not self.shape or min(self.shape) < 1:
+            raise ValueError(f"shape is {self.shape}: the shape of one sample has at least one dimension, all above 0")
+        self.prediction = prediction
+        self.sigma_range = _range(sigma_range, prediction)
+        self.conditions, self.negative = conditions, negative
+        self.calls, self.guided, self.bounded = int(calls), bool(guided), bool(bounded)
+        self.name = name or getattr(fn, "__name__", None) or type(fn).__name__
+        self._fingerprint = fingerprint
+        kind = arrays or ("numpy" if vjp is not None else "torch")
+        if kind not in ("torch", "numpy"):
+            raise ValueError(f"arrays is {arrays!r}, neither 'torch' nor 'numpy'")
+        self._arrays: _Torch | _Numpy = _Torch(fn, device, dtype) if kind == "torch" else _Numpy(vjp, dtype, self.shape)
+        self.sigma_to_t = sigma_to_t if sigma_to_t is None or callable(sigma_to_t) else self._arrays.table(sigma_to_t)
+
+    def __repr__(self) -> str:
+        parts = [
+            self.name,
+            f"shape={self.shape}",
+            f"prediction={self.prediction!r}",
+            f"sigma_range={self.sigma_range}",
+            str(self._arrays),
+        ]
+        return f"Model({', '.join(parts)})"
+
+    def with_conditions(self, conditions: int | Sequence[Any]) -> Model:
+        """The same model with other conditions."""
+        other = copy.copy(self)
+        other.conditions, other._fingerprint = conditions, None
+        return other
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this model from every other: given, or made from its answers to fixed questions (two calls)."""
+        if self._fingerprint is None:
+            self._fingerprint = self._ask_for_fingerprint()
+        return self._fingerprint
+
+    def __call__(self, x: Any, sigma: Any, conditions: Sequence[int] | None = None) -> Any:
+        """The data prediction D(x, σ), or the velocity of a flow, as solvers see it.
+
+        >>> import numpy as np, dyweight
+        >>> half = dyweight.Model(lambda x, t: x / 2, (2,), "denoised", (0.1, 10), arrays="numpy")
+        >>> half(np.ones((1, 2)), 3.0)
+        array([[0.5, 0.5]])
+        """
+        x = self._arrays.own(x)
+        sigma = self._arrays.own(sigma) * self._arrays.ones(x.shape[0])
+        return self._prediction(x, sigma, None if conditions is None else [int(c) for c in conditions])
+
+    # --- what the compiled part asks for ---
+
+    def _facts(self) -> str:
+        core = "velocity" if self.prediction == "velocity" else "denoised"
+        return json.dumps(
+            {
+                "name": self.name,
+                "fingerprint": self._fingerprint,
+                "arithmetic": str(self._arrays),
+                "shape": _three(self.shape),
+                "prediction": core,
+                "sigma_range": self.sigma_range,
+                "conditions": self._count(),
+                "calls": self.calls,
+                "guided": self.guided,
+                "bounded": self.bounded,
+            }
+        )
+
+    def _predict(self, x: bytearray, levels: bytearray, conditions: list[int] | None) -> bytes:
+        with self._arrays.without_gradient():
+            value = self._prediction(self._arrays.batch(x, self.shape), self._arrays.batch(levels, ()), conditions)
+        return self._arrays.bytes(value)
+
+    def _with_pullback(self, x: bytearray, levels: bytearray, conditions: list[int] | None) -> tuple[bytes, Any]:
+        return self._arrays.with_pullback(self, x, levels, conditions)
+
+    # --- the conversions ---
+
+    def _prediction(self, x: Any, sigma: Any, conditions: list[int] | None) -> Any:
+        """D or v of a batch, as this module's head has it."""
+        scaled = self.prediction in ("eps", "v")
+        level = sigma.reshape(-1, *[1] * len(self.shape))
+        root = (1.0 + level**2) ** 0.5 if scaled else None
+        output = self._answer(x / root if scaled else x, sigma, conditions)
+        if self.prediction == "eps":
+            return x - level * output
+        if self.prediction == "v":
+            return x / root**2 - output * (level / root)
+        return output
+
+    def _answer(self, shown: Any, sigma: Any, conditions: list[int] | None) -> Any:
+        told = sigma if self.sigma_to_t is None else self.sigma_to_t(sigma)
+        given = [self._arrays.shown(shown), self._arrays.told(told), *self._condition(conditions, shown.shape[0])]
+        return self._arrays.checked(self.fn(*given), shown)
+
+    def _count(self) -> int:
+        return self.conditions if isinstance(self.conditions, int) else len(self.conditions)
+
+    def _condition(self, numbers: list[int] | None, samples: int) -> list[Any]:
+        """The third argument of `fn`, where it has one."""
+        if not self._count():
+            return []
+        numbers = [-1] * samples if numbers is None else numbers
+        if isinstance(self.conditions, int):
+            return [self._arrays.integers(numbers)]
+        return [[self.conditions[i] if i >= 0 else self.negative for i in numbers]]
+
+    def _ask_for_fingerprint(self) -> str:
+        low, high = self.sigma_range
+        levels = [high / 2, high / 4] if self.prediction == "velocity" else [math.sqrt(low * high), high / 2]
+        noise = np.random.Generator(np.random.PCG64(0)).standard_normal((2, *self.shape))
+        conditions = [0, self._count() - 1] if self._count() else None
+        x, told = (noise * np.reshape(levels, (-1, *[1] * len(self.shape)))).tobytes(), np.asarray(levels).tobytes()
+        answer = self._predict(bytearray(x), bytearray(told), conditions)
+        facts = json.dumps([str(self._arrays), self.shape, self.prediction, self._count(), self.calls])
+        return hashlib.sha256(facts.encode() + answer).hexdigest()
+
+
+def _range(given: tuple[float, float] | None, prediction: str) -> tuple[float, float]:
+    if given is None:
+        if prediction != "velocity":
+            raise ValueError("sigma_range is missing: smallest and largest noise level the model was trained for")
+        given = (0.0, 1.0)
+    low, high = (float(s) for s in given)
+    if not (0.0 <= low < high < math.inf) or (low == 0.0 and prediction != "velocity"):
+        raise ValueError(f"sigma_range is ({low}, {high}): two numbers above 0, the smaller first")
+    return low, high
+
+
+def _three(shape: tuple[int, ...]) -> list[int]:
+    """A shape of any number of dimensions as the [c, h, w] of the library; the order of the numbers is the same."""
+    if len(shape) <= 3:
+        return [*shape, *[1] * (3 - len(shape))]
+    return [*shape[:2], math.prod(shape[2:])]
+
+
+class _Numpy:
+    """Arrays of numpy, with a derivative that is given."""
+
+    def __init__(self, vjp: Callable[..., Any] | None, dtype: Any, shape: tuple[int, ...]) -> None:
+        self.vjp, self.dtype, self.shape = vjp, np.dtype(dtype or np.float64), shape
+        self.without_gradient = contextlib.nullcontext
+
+    def __str__(self) -> str:
+        return f"numpy {self.dtype}"
+
+    def table(self, sigmas: Sequence[float]) -> Callable[[Any], Any]:
+        knots = -0.5 * np.log1p(np.asarray(sigmas, np.float64) ** 2)
+        _check_table(knots)
+
+        def timestep(sigma: Any) -> Any:
+            log_alpha = -0.5 * np.log1p(sigma**2)
+            right = np.clip(np.searchsorted(-knots, -log_alpha), 1, len(knots) - 1)
+            a, b = knots[right - 1], knots[right]
+            return right - 1 + (log_alpha - a) / (b - a)
+
+        return timestep
+
+    def own(self, values: Any) -> Any:
+        return np.asarray(values, np.float64)
+
+    def ones(self, count: int) -> Any:
+        return np.ones(count)
+
+    def batch(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
+        return np.frombuffer(numbers, np.float64).reshape(-1, *shape)
+
+    def bytes(self, values: Any) -> bytes:
+        return np.ascontiguousarray(values, np.float64).tobytes()
+
+    def integers(self, numbers: list[int]) -> Any:
+        return np.asarray(numbers)
+
+    def shown(self, values: Any) -> Any:
+        return values.astype(self.dtype, copy=False)
+
+    told = shown
+
+    def checked(self, output: Any, like: Any) -> Any:
+        output = np.asarray(output)
+        if output.shape != like.shape:
+            raise ValueError(f"fn was given shape {list(like.shape)} and answered with {list(output.shape)}")
+        return output.astype(np.float64, copy=False)
+
+    def result(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
+        return self.batch(numbers, shape)
+
+    def with_pullback(self, model: Model, x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
+        if self.vjp is None:
+            raise ValueError("a solver is learned by derivatives: give Model(vjp=…), or use torch")
+        x, sigma = self.batch(x, model.shape), self.batch(levels, ())
+        value = model._prediction(x, sigma, conditions)
+
+        def pullback(cotangent: bytearray) -> tuple[bytes, bytes]:
+            g = self.batch(cotangent, model.shape)
+            to_x, to_sigma = self._gradients(model, x, sigma, g, conditions)
+            return self.bytes(to_x), self.bytes(to_sigma)
+
+        return self.bytes(value), pullback
+
+    def _gradients(self, model: Model, x: Any, sigma: Any, g: Any, conditions: Any) -> tuple[Any, Any]:
+        """Gradients of Σ g·prediction by the chain rule: prediction = a·x + b·fn(c·x, t), a, b, c of σ."""
+        level = sigma.reshape(-1, *[1] * len(model.shape))
+        root = (1.0 + level**2) ** 0.5
+        a, b, c = {
+            "eps": (1.0, -level, 1.0 / root),
+            "v": (1.0 / root**2, -level / root, 1.0 / root),
+        }.get(model.prediction, (0.0, 1.0, 1.0))
+        told = sigma if model.sigma_to_t is None else model.sigma_to_t(sigma)
+        given = [self.shown(c * x), self.told(told), b * g, *model._condition(conditions, len(x))]
+        answer = self.vjp(*given)
+        inner, to_level = answer if isinstance(answer, tuple) else (answer, None)
+        inner = self.checked(inner, x)
+        plain = model.prediction in ("denoised", "velocity") and model.sigma_to_t is None
+        if to_level is None or not plain:
+            to_level = self._difference(model, x, sigma, g, conditions)
+        return a * g + c * inner, np.asarray(to_level, np.float64)
+
+    def _difference(self, model: Model, x: Any, sigma: Any, g: Any, conditions: Any) -> Any:
+        step = _STEP * np.maximum(np.abs(sigma), 1e-8)
+        above, below = (model._prediction(x, sigma + s * step, conditions) for s in (1.0, -1.0))
+        return (g * (above - below)).reshape(len(x), -1).sum(1) / (2.0 * step)
+
+
+class _Torch:
+    """Tensors of PyTorch, with derivatives from torch.autograd."""
+
+    def __init__(self, fn: Any, device: Any, dtype: Any) -> None:
+        try:
+            self.torch = torch = importlib.import_module("torch")
+        except ImportError as error:
+            raise ImportError("PyTorch is not installed; numpy callables are given with arrays='numpy'") from error
+        owners = (fn, getattr(fn, "network", None), getattr(fn, "__self__", None))
+        self.modules = [m for m in owners if isinstance(m, torch.nn.Module)]
+        first = next((p for m in self.modules for p in m.parameters() if p.is_floating_point()), None)
+        self.device = torch.device(device if device is not None else first.device if first is not None else "cpu")
+        self.dtype = dtype or (first.dtype if first is not None else torch.float32)
+        if self.device.type == "meta" or (first is not None and first.is_meta):
+            raise ValueError("the model is on the device meta, which holds no numbers: load its weights first")
+        if not self.dtype.is_floating_point:
+            raise ValueError(f"dtype is {self.dtype}, not a floating-point type")
+        # Apple's GPUs have no f64.
+        self.work = torch.float32 if self.device.type == "mps" else torch.float64
+        self.level = torch.promote_types(self.dtype, torch.float32)
+
+    def __str__(self) -> str:
+        return f"{self.dtype} on {self.device.type}"
+
+    # A tensor library is a module, which cannot be copied with `copy.copy` of a model; nothing else is shared either.
+    def table(self, sigmas: Sequence[float]) -> Callable[[Any], Any]:
+        torch = self.torch
+        knots = -0.5 * torch.log1p(torch.as_tensor(sigmas, dtype=self.work, device=self.device) ** 2)
+        _check_table(knots.cpu().numpy())
+
+        def timestep(sigma: Any) -> Any:
+            log_alpha = -0.5 * torch.log1p(sigma**2)
+            right = torch.searchsorted(-knots, -log_alpha.detach()).clamp(1, len(knots) - 1)
+            a, b = knots[right - 1], knots[right]
+            return right - 1 + (log_alpha - a) / (b - a)
+
+        return timestep
+
+    def own(self, values: Any) -> Any:
+        return self.torch.as_tensor(values, dtype=self.work, device=self.device)
+
+    def ones(self, count: int) -> Any:
+        return self.torch.ones(count, dtype=self.work, device=self.device)
+
+    def batch(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
+        array = np.frombuffer(numbers, np.float64).reshape(-1, *shape)
+        return self.torch.from_numpy(array).to(self.work).to(self.device)
+
+    def bytes(self, values: Any) -> bytes:
+        return values.detach().cpu().to(self.torch.float64).contiguous().numpy().tobytes()
+
+    def integers(self, numbers: list[int]) -> Any:
+        return self.torch.tensor(numbers, device=self.device)
+
+    def shown(self, values: Any) -> Any:
+        return values.to(self.dtype)
+
+    def told(self, values: Any) -> Any:
+        return values.to(self.level)
+
+    def without_gradient(self) -> Any:
+        return self.torch.no_grad()
+
+    def result(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
+        """Samples as the model has them: on its device, in its precision but f32 at least."""
+        return self.batch(numbers, shape).to(self.level)
+
+    def checked(self, output: Any, like: Any) -> Any:
+        torch = self.torch
+        if not isinstance(output, torch.Tensor):
+            raise TypeError(f"fn answered with {type(output).__name__}, not with a tensor")
+        if output.is_meta:
+            raise ValueError("fn answered with a tensor on the device meta, which holds no numbers")
+        if output.device != like.device:
+            hint = f"say Model(device='{output.device}')"
+            raise ValueError(f"fn was given a tensor on {like.device} and answered with one on {output.device}: {hint}")
+        if output.shape != like.shape:
+            raise ValueError(f"fn was given shape {list(like.shape)} and answered with {list(output.shape)}")
+        if torch.is_grad_enabled() and like.requires_grad and not output.requires_grad:
+            raise ValueError(
+                "fn's answer cannot be differentiated: is there a no_grad, an inference_mode or a detach in it?"
+            )
+        return output.to(self.work)
+
+    def with_pullback(self, model: Model, x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
+        torch = self.torch
+        with torch.enable_grad(), self._frozen():
+            state = self.batch(x, model.shape).requires_grad_()
+            sigma = self.batch(levels, ()).requires_grad_()
+            value = model._prediction(state, sigma, conditions)
+
+        def pullback(cotangent: bytearray) -> tuple[bytes, bytes]:
+            g = self.batch(cotangent, model.shape)
+            grads = torch.autograd.grad(value, (state, sigma), g, allow_unused=True)
+            to_x, to_sigma = (torch.zeros_like(v) if d is None else d for d, v in zip(grads, (state, sigma)))
+            return self.bytes(to_x), self.bytes(to_sigma)
+
+        return self.bytes(value), pullback
+
+    @contextlib.contextmanager
+    def _frozen(self) -> Any:
+        """Weights need no gradients, and what those would keep is most of the memory."""
+        learning = [p for m in self.modules for p in m.parameters() if p.requires_grad]
+        for p in learning:
+            p.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for p in learning:
+                p.requires_grad_(True)
+
+
+def _check_table(knots: Any) -> None:
+    if knots.ndim != 1 or len(knots) < 2 or not (np.diff(knots) < 0).all():
+        raise ValueError("sigma_to_t is a list of the levels of timesteps 0, 1, 2, …: two or more, and rising")
