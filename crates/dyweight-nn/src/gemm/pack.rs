@@ -112,7 +112,7 @@ impl Packed {
                 panel[k * from.len()..][..from.len()].copy_from_slice(from);
             }
         }
-        Self { isa, depth, columns: count, data: Data::Full(data) }
+        Self { isa, depth, columns: count, data }
     }
 
     /// Packs the transpose of rows `rows` of stored weights, widened.
