@@ -2,12 +2,10 @@
 
 usage: flux_sampling.py BINARY      needs torch, diffusers, transformers, safetensors
 
-Two sizes, with guidance as an input and without, heads and axes of two kinds; and released coefficients by their authors' formula on
-diffusers' network.
+Two sizes, with guidance as an input and without, heads and axes of two kinds; tokens of T5 against tokenizers.
 """
 
 import json
-import math
 import pathlib
 import subprocess
 import sys
@@ -62,31 +60,5 @@ for guidance, heads, head, axes in ((3.5, 2, 16, (4, 6, 6)), (None, 3, 24, (8, 8
         of_images = difference(load_file(folder / "image.safetensors")["image"], images)
         print(f"guidance {guidance}, {heads} heads of {head}, {height}x{width}: latents {of_latents:.1e}, images {of_images:.1e}")
         failed |= of_latents > 1e-4 or of_images > 1e-4
-
-# Released coefficients: x += (next - time)·sum(w·v), time += (next - time)·sum(w), the network told scale·time.
-folder = pathlib.Path(tempfile.mkdtemp())
-pipeline = tiny_flux.build(folder / "model")
-solver = json.loads(run("inspect", "preset:flux-nfe5", "--json"))["solver"]["body"]
-run("sample", "--model", folder / "model", "--prompt", PROMPT, "--weights", "preset:flux-nfe5", "--rng", "torch", "--seeds", 0, "--height", 32,
-    "--width", 32, "--text-tokens", tiny_flux.LENGTH, "--outdir", folder / "out", "--trajectory", folder / "states.safetensors", "--conv", "direct")
-states = next(iter(load_file(folder / "states.safetensors").values())).double()
-with torch.no_grad():
-    prompt, pooled, text_ids = pipeline.encode_prompt(PROMPT, None, max_sequence_length=tiny_flux.LENGTH)
-    image_ids = pipeline._prepare_latent_image_ids(1, 8, 8, "cpu", torch.float32)
-    x = pipeline._pack_latents(torch.randn((1, 4, 16, 16), generator=torch.Generator().manual_seed(0)), 1, 4, 16, 16).double()
-    shift = math.exp(0.5 + 0.65 * (64 - 256) / 3840)
-    grid = [shift / (shift + 1 / (1 - k / 5) - 1) for k in range(5)] + [0.0]
-    time, slopes, worst = 1.0, [], 0.0
-    for k, (row, scale) in enumerate(zip(solver["weights"], solver["time_scale"])):
-        slopes.append(pipeline.transformer(
-            hidden_states=x.float(), timestep=torch.tensor([scale * time]), guidance=torch.tensor([3.5]), pooled_projections=pooled,
-            encoder_hidden_states=prompt, txt_ids=text_ids, img_ids=image_ids, return_dict=False)[0].double())
-        step = grid[k + 1] - time
-        x = x + step * sum(w * v for w, v in zip(row, slopes[-len(row):]))
-        time += step * sum(row)
-        expected = pipeline._unpack_latents(x, 32, 32, pipeline.vae_scale_factor)
-        worst = max(worst, difference(states.reshape(6, -1)[k + 1], expected.reshape(-1)))
-print(f"states of preset:flux-nfe5 by the released formula: {worst:.1e}")
-failed |= worst > 1e-4
 
 sys.exit(failed)
