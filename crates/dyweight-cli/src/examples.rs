@@ -57,6 +57,18 @@ pub fn of(path: &str) -> Option<String> {
         "metric pr" => ["IMAGES samples", "IMAGES sampler --model fashion --nfe 5 --seeds 0-999"],
         "metric teacher" => ["samples teacher", "samples teacher --json"],
         "metric bench" => ["", "--json"],
+        "metric clip" => [
+            "IMAGES --prompts prompts.txt --weights clip-vit-large-patch14",
+            "IMAGES OTHERS --prompts prompts.txt --weights clip-vit-large-patch14 --csv scores.csv",
+        ],
+        "metric hps" => [
+            "IMAGES --prompts prompts.txt --weights HPS_v2.1_compressed.pt --tokenizer clip-vit-large-patch14",
+            "IMAGES --prompts prompts.jsonl --weights HPS_v2.1_compressed.pt --tokenizer clip-vit-large-patch14 --json",
+        ],
+        "metric image-reward" => [
+            "IMAGES --prompts prompts.txt --weights ImageReward",
+            "IMAGES OTHERS --prompts table.csv --column prompt --weights ImageReward --csv rewards.csv",
+        ],
         "study numeric" => ["--quick", "--degrees 10,20 --steps 8,14 --out numeric"],
         study if study.starts_with("study ") => ["--quick", "--model mixture --nfe 3,5 --out results"],
         _ => return None,

@@ -18,6 +18,9 @@ const FIRST: &[(&str, &[&str])] = &[
     ("probe", &["model", "input", "out"]),
     ("metric teacher", &[]),
     ("metric bench", &[]),
+    ("metric clip", &["prompts", "weights", "tokenizer", "csv", "json"]),
+    ("metric hps", &["prompts", "weights", "tokenizer", "csv", "json"]),
+    ("metric image-reward", &["prompts", "weights", "tokenizer", "csv", "json"]),
     ("metric", &["num", "model", "nfe", "solver", "weights", "seeds", "inception", "out", "json"]),
     ("bench", &["model", "what", "batch", "threads", "repeats", "against", "json"]),
 ];

@@ -258,7 +258,7 @@ fn damaged_and_hostile_files_are_refused_by_every_command() {
     place.write("nan.json", solver.replacen("1.07", "NaN", 1));
     place.write("large.json", solver.replacen("1.07", "1e999", 1));
     place.write("steps.json", solver.replacen("\"steps\": 4", "\"steps\": 400000000", 1));
-    place.write("newer.json", solver.replacen("\"version\": 1", "\"version\": 7", 1));
+    place.write("newer.json", solver.replacen("\"version\": 2", "\"version\": 7", 1));
     place.write("hostile.pkl", hostile_pickle("touch EXECUTED"));
     let all = [
         "cut.safetensors",
@@ -430,7 +430,7 @@ fn lists_are_tables_and_json() {
         assert_eq!(rows.len() + 1, table.stdout.lines().count());
         assert!(rows.iter().any(|r| r.as_object().unwrap().values().any(|v| v == name)), "{json}");
     }
-    assert_eq!(place.works("list presets --json").json().as_array().unwrap().len(), 43);
+    assert_eq!(place.works("list presets --json").json().as_array().unwrap().len(), 43 + 32);
 }
 
 #[test]

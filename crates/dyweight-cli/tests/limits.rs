@@ -101,8 +101,8 @@ fn pipes_devices_and_directories_are_not_read() {
             "bench --inception",
         ] {
             // A model may be a folder, if there is a model in it.
-            let is_folder = name == "directory" && arguments == "sample --nfe 3 --model";
-            let says = if is_folder { "directory/config.json" } else { "not a regular file" };
+            let is_folder = name == "directory" && ["sample --nfe 3 --model", "inspect"].contains(&arguments);
+            let says = if is_folder { "directory: there is no model in this folder" } else { "not a regular file" };
             refused(&place, &format!("{arguments} {name}"), says);
         }
         refused(&place, &format!("convert {name} out.json"), "not a regular file");

@@ -92,12 +92,13 @@ fn a_start_from_a_file_keeps_what_the_file_says() {
     place.works(&format!("{SHORT} --order 2 --no-time-shift --out first.json"));
     place.works(&format!("{SHORT} --init first.json --out second.json"));
     let second = file(&place, "second.json");
-    assert_eq!((second["order"].as_u64(), second["time_shift"].as_bool()), (Some(2), Some(false)));
+    let kept = |file: &serde_json::Value| (file["body"]["order"].as_u64(), file["body"]["time_shift"].as_bool());
+    assert_eq!(kept(&second), (Some(2), Some(false)));
     let config = String::from_utf8(bytes(&place.path("second.config.toml"))).unwrap();
     assert!(config.contains("order = 2") && config.contains("no-time-shift = true"), "{config}");
     place.works(&format!("{SHORT} --init first.json --order 3 --no-time-shift false --out third.json"));
     let third = file(&place, "third.json");
-    assert_eq!((third["order"].as_u64(), third["time_shift"].as_bool()), (Some(3), Some(true)));
+    assert_eq!(kept(&third), (Some(3), Some(true)));
 }
 
 #[test]

@@ -127,7 +127,7 @@ impl dyn LearnedSolver + '_ {
     /// The solver of the method's own numbers.
     pub fn fixed(&self, frame: &Frame) -> Result<Built> {
         if let Some(steps) = self.steps().filter(|steps| *steps != frame.grid.steps()) {
-            let what = "the learned solver: one row for every step of the grid".into();
+            let what = "weights of the learned solver: one row for every step of the grid".into();
             return Err(Error::Shape { what, expected: vec![frame.grid.steps()], found: vec![steps] });
         }
         let numbers: Vec<Coeff> = self.numbers().into_iter().map(Coeff::from).collect();

@@ -85,7 +85,8 @@ pub fn parse_npy(bytes: &SharedBytes) -> Result<StoredTensor, Malformed> {
     }
     let at = cursor.position();
     // The bytes may be those of a mapped file, which can change: what is checked is a copy.
-    let header = Header::parse(to_text("npy header", &cursor.take(len)?.to_vec(), at)?)?;
+    let header = cursor.take(len)?.to_vec();
+    let header = Header::parse(to_text("npy header", &header, at)?)?;
     let start = cursor.position();
     let data = bytes.slice(start..bytes.len()).ok_or(Malformed::Truncated { offset: start, needed: 0 })?;
     let array = StoredTensor::new("array", header.dtype, header.shape, data)?;

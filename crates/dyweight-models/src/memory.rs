@@ -88,10 +88,10 @@ pub(crate) fn unet_numbers(config: &UnetConfig, [h, w]: [usize; 2]) -> (u64, u64
         peak = peak.max(waiting.iter().sum::<u64>() + now);
         kept += later;
     };
-    for level in 0..levels {
+    for (level, width) in widths.iter().enumerate() {
         for _ in 0..config.layers {
             run(&waiting, block(level, channels, config.down_attends[level], false));
-            channels = widths[level];
+            channels = *width;
             waiting.push(pixels(level) * channels);
         }
         if level + 1 < levels {

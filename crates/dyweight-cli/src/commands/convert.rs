@@ -32,7 +32,7 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
     let inputs: Vec<_> = std::iter::once(("the input", args.input.as_path())).chain(config).collect();
     prepare(&[("the output", &args.output)], &inputs)?;
     if let Some(name) = args.input.to_str().and_then(|s| s.strip_prefix("preset:")) {
-        return write_solver(args, &named_preset(name)?);
+        return write_solver(args, &named_preset(name)?.1);
     }
     let bytes = read_data(&args.input)?;
     let named = |problem| Error::malformed(&args.input, problem);

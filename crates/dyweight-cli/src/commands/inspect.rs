@@ -45,7 +45,7 @@ pub struct InspectArgs {
 pub fn run(args: &InspectArgs) -> Result<()> {
     let path = &args.file;
     if let Some(name) = path.to_str().and_then(|name| name.strip_prefix("preset:")) {
-        let file = named_preset(name)?;
+        let (name, file) = named_preset(name)?;
         let facts = json!({ "file": format!("preset:{name}"), "bytes": file.to_bytes().len(), "format": "a preset" });
         return solver(args, facts, file);
     }

@@ -78,6 +78,11 @@ impl Bundle {
     /// The folder of one network.
     fn take_network(&mut self, dir: &Path) -> Result<()> {
         let open_clip = inside(dir, "open_clip_config.json")?;
+        let is_there = |name: &str| inside(dir, name).is_ok_and(|path| path.symlink_metadata().is_ok());
+        if !open_clip.is_file() && !is_there("config.json") {
+            let problem = "there is no model in this folder: neither model_index.json with the folders of its parts, nor a config.json";
+            return Err(Error::malformed(dir, Malformed::Inconsistent { problem: problem.into() }));
+        }
         let config = if open_clip.is_file() { read_json(&open_clip, None)? } else { config_of(dir)? };
         let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
         let slot = match (text("_class_name"), text("model_type")) {

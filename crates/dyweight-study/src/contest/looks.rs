@@ -31,7 +31,8 @@ pub(super) struct Look {
 /// The looks of rows by name; `is_learned` of each.
 fn looks(rows: &[(&str, bool)]) -> Vec<Look> {
     let family = |name: &str| {
-        let letters: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+        let letters: String =
+            name.chars().filter(|c| c.is_alphanumeric() || *c == '+').flat_map(char::to_lowercase).collect();
         FAMILIES.iter().find(|(start, _)| letters.starts_with(start)).map(|(_, colour)| *colour)
     };
     // Of learned solvers the first that has no name of its own stands for DyWeight.

@@ -7,6 +7,7 @@ pub use epd::epd_preset;
 pub use release::{preset, released};
 
 use dyweight_core::error::{Error, Result};
+use dyweight_core::learned::LearnedSolver;
 use dyweight_core::solver::Weights;
 use dyweight_core::solver_file::{Body, SolverFile};
 use dyweight_files::Malformed;
@@ -15,18 +16,21 @@ use serde_json::Value;
 use std::path::Path;
 
 /// The preset of a name, of whichever release, as a solver file.
-pub fn named_preset(name: &str) -> Result<SolverFile> {
+pub fn named_preset(name: &str) -> Result<(String, SolverFile)> {
     let (ours, epd) = (Presets::official()?, EpdPresets::official()?);
     let lower = name.to_lowercase();
     if let Some(found) = epd.presets.iter().find(|p| p.name == lower) {
-        return epd_preset(found);
+        return Ok((found.name.clone(), epd_preset(found)?));
     }
     match ours.find(name) {
         Err(Error::UnknownName { kind, name, mut known }) => {
             known.extend(epd.presets.iter().map(|p| p.name.clone()));
             Err(Error::UnknownName { kind, name, known })
         }
-        found => preset(found?),
+        found => {
+            let found = found?;
+            Ok((found.name.clone(), preset(found)?))
+        }
     }
 }
 
@@ -44,11 +48,11 @@ impl Learned {
     /// the method that its metadata name.
     pub fn open(source: &str) -> Result<Self> {
         if let Some(name) = source.strip_prefix("preset:") {
-            return Ok(Self::of_file(named_preset(name)?));
+            return Ok(Self::of_file(named_preset(name)?.1));
         }
         let path = Path::new(source);
         if !path.exists() && !source.contains(['/', '.']) {
-            return Ok(Self::of_file(named_preset(source)?));
+            return Ok(Self::of_file(named_preset(source)?.1));
         }
         Self::parse(path, read_file(path, LARGEST)?)
     }
@@ -107,7 +111,9 @@ fn square(path: &Path, file: &TensorFile) -> Result<Weights> {
         Some(scales) => return Err(shape(path, "time_scale", &[steps], scales.shape())),
         None => Vec::new(),
     };
-    Ok(Weights::new(rows, scales))
+    let weights = Weights::new(rows, scales);
+    weights.check()?;
+    Ok(weights)
 }
 
 /// The fields of a method's body: tensors as lists of lists, metadata as numbers, switches and words.

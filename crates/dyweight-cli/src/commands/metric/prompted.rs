@@ -29,29 +29,29 @@ pub struct PromptedArgs {
     #[arg(value_name = "OTHERS")]
     others: Option<PathBuf>,
     /// Prompts: one per line, JSON lines with 'prompt', or with --column a table
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Prompts")]
     prompts: PathBuf,
     /// Column of a comma-separated table that holds the prompts
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Prompts")]
     column: Option<String>,
     /// Which prompt belongs to an image: that of the same place in sorted order; beginning again after the last prompt (cycle);
     /// or the one whose number, from 0, stands before the first _ of its name (name)
-    #[arg(long, value_name = "order|cycle|name", default_value = "order")]
+    #[arg(long, value_name = "order|cycle|name", default_value = "order", help_heading = "Prompts")]
     pair: String,
     /// Weights of the network: a file or a folder
-    #[arg(long, value_name = "FILE|DIR")]
+    #[arg(long, value_name = "FILE|DIR", help_heading = "Network")]
     weights: PathBuf,
     /// Where the tokenizer is [beside the weights]
-    #[arg(long, value_name = "DIR|FILE")]
+    #[arg(long, value_name = "DIR|FILE", help_heading = "Network")]
     tokenizer: Option<PathBuf>,
     /// Configuration of the network [beside the weights]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "model-config", alias = "config", value_name = "FILE", help_heading = "Network")]
     config: Option<PathBuf>,
     /// How images are resized: pil, tv (torchvision), float or float-noaa (not antialiased) [pil; float for hps]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Network")]
     preprocess: Option<String>,
     /// Activation of CLIP's layers: quick_gelu or gelu [as the files say]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Network")]
     activation: Option<String>,
     /// Use the first N images, and refuse sets with fewer [all]
     #[arg(long, value_name = "N")]
@@ -77,7 +77,7 @@ impl PromptedArgs {
     fn inputs(&self) -> Vec<NamedPath<'_>> {
         let mut inputs = vec![("--prompts", self.prompts.as_path()), ("--weights", self.weights.as_path())];
         inputs.extend(self.tokenizer.iter().map(|path| ("--tokenizer", path.as_path())));
-        inputs.extend(self.config.iter().map(|path| ("--config", path.as_path())));
+        inputs.extend(self.config.iter().map(|path| ("--model-config", path.as_path())));
         inputs
     }
 

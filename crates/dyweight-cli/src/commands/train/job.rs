@@ -102,13 +102,11 @@ impl<'j> Job<'j> {
         if is_first {
             self.write_config()?;
         }
-        if args.resume && self.files().state.exists() {
-            ui::say(&format!("resuming {}", shown(&self.files().state)));
-        }
         let (started, files) = (Instant::now(), self.files());
+        let goes_on = args.resume && files.state.exists();
         let mut trace =
             args.trace.as_ref().map(|_| self.prepared.begin(pairing)).transpose()?.map(|r| Trace::start(&r));
-        let mut show = TrainShow::new(&self.prepared.plan);
+        let mut show = TrainShow::new(goes_on.then(|| files.state.clone()), &self.prepared.plan);
         let outcome = self.prepared.run(pairing, &mut |iteration, run| {
             if let Some(trace) = &mut trace {
                 trace.add(iteration, run);

@@ -1,8 +1,10 @@
 //! What a person sees while a solver is trained.
 
 use crate::ui;
+use dyweight::error::shown;
 use dyweight::train::TrainPlan;
 use dyweight::train::{Event, Iteration, Training};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Progress, warnings and an estimate of the time.
@@ -12,16 +14,18 @@ pub struct TrainShow {
     /// The first iteration seen: later than 0 if the run was resumed.
     first: Option<usize>,
     iterations: usize,
+    /// What a resumed run goes on from.
+    state: Option<PathBuf>,
     started: Instant,
     estimated: bool,
 }
 
 impl TrainShow {
-    pub fn new(plan: &TrainPlan) -> Self {
+    pub fn new(state: Option<PathBuf>, plan: &TrainPlan) -> Self {
         let (what, iterations) = (format!("training {} calls", plan.student.frame.nfe), plan.recipe.iterations());
         let (mut progress, started) = (ui::Progress::new(&what, iterations), Instant::now());
         progress.note("· validating the start");
-        Self { progress, validation: f64::NAN, first: None, iterations, started, estimated: false }
+        Self { progress, validation: f64::NAN, first: None, iterations, state, started, estimated: false }
     }
 
     pub fn iteration(&mut self, iteration: &Iteration, run: &Training) {
@@ -40,6 +44,9 @@ impl TrainShow {
         if iteration.index == first {
             self.started = Instant::now();
             self.progress.skip(first);
+            if let Some(state) = &self.state {
+                ui::say(&format!("resuming {}", shown(state)));
+            }
         }
         if !self.estimated && iteration.index >= first + 2 {
             self.estimate(iteration.index - first, self.iterations - first);
