@@ -136,7 +136,7 @@ fn what_is_no_model_is_told_what_it_is() {
     tensors("flux.safetensors", "double_blocks.0.img_attn.norm.key_norm.scale");
     for (model, says) in [
         ("sd3.safetensors", "is a Stable Diffusion 3 checkpoint"),
-        ("flux.safetensors", "is a FLUX transformer"),
+        ("flux.safetensors", "'img_in.weight' is missing"),
         ("https://example.org/model.pkl", "is an address|hint: download"),
         ("missing.pkl", "there is no file 'missing.pkl'"),
         ("fashoin", "did you mean 'fashion'"),
