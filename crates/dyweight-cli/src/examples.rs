@@ -58,16 +58,16 @@ pub fn of(path: &str) -> Option<String> {
         "metric teacher" => ["samples teacher", "samples teacher --json"],
         "metric bench" => ["", "--json"],
         "metric clip" => [
-            "IMAGES --prompts prompts.txt --weights clip-vit-large-patch14",
-            "IMAGES OTHERS --prompts prompts.txt --weights clip-vit-large-patch14 --csv scores.csv",
+            "IMAGES --prompts prompts.txt --weights clip",
+            "IMAGES OTHER --prompts prompts.txt --weights clip --csv scores.csv",
         ],
         "metric hps" => [
-            "IMAGES --prompts prompts.txt --weights HPS_v2.1_compressed.pt --tokenizer clip-vit-large-patch14",
-            "IMAGES --prompts prompts.jsonl --weights HPS_v2.1_compressed.pt --tokenizer clip-vit-large-patch14 --json",
+            "IMAGES --prompts prompts.txt --weights hps.pt --tokenizer clip",
+            "IMAGES --prompts prompts.jsonl --weights hps.pt --tokenizer clip --json",
         ],
         "metric image-reward" => [
             "IMAGES --prompts prompts.txt --weights ImageReward",
-            "IMAGES OTHERS --prompts table.csv --column prompt --weights ImageReward --csv rewards.csv",
+            "IMAGES OTHER --prompts table.csv --column prompt --weights ImageReward",
         ],
         "study numeric" => ["--quick", "--degrees 10,20 --steps 8,14 --out numeric"],
         study if study.starts_with("study ") => ["--quick", "--model mixture --nfe 3,5 --out results"],

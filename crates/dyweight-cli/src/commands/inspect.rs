@@ -25,7 +25,7 @@ pub struct InspectArgs {
     /// folder, or random:NAME
     pub(super) file: PathBuf,
     /// Configuration of a weights file that carries none
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "model-config", alias = "config", value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
     /// Height of the images of a latent diffusion model [as trained]
     #[arg(long, value_name = "PIXELS")]

@@ -112,7 +112,12 @@ fn square(path: &Path, file: &TensorFile) -> Result<Weights> {
         None => Vec::new(),
     };
     let weights = Weights::new(rows, scales);
-    weights.check()?;
+    weights.check().map_err(|e| match e {
+        Error::NotFinite { what, index, value } => {
+            Error::NotFinite { what: format!("{what} in {}", path.display()), index, value }
+        }
+        other => other,
+    })?;
     Ok(weights)
 }
 

@@ -26,7 +26,7 @@ pub struct PromptedArgs {
     #[arg(value_name = "IMAGES")]
     images: PathBuf,
     /// A second folder, of images made from the same prompts and seeds under the same names: the first minus the second
-    #[arg(value_name = "OTHERS")]
+    #[arg(value_name = "OTHER")]
     others: Option<PathBuf>,
     /// Prompts: one per line, JSON lines with 'prompt', or with --column a table
     #[arg(long, value_name = "FILE", help_heading = "Prompts")]
@@ -39,7 +39,7 @@ pub struct PromptedArgs {
     #[arg(long, value_name = "order|cycle|name", default_value = "order", help_heading = "Prompts")]
     pair: String,
     /// Weights of the network: a file or a folder
-    #[arg(long, value_name = "FILE|DIR", help_heading = "Network")]
+    #[arg(long, value_name = "PATH", help_heading = "Network")]
     weights: PathBuf,
     /// Where the tokenizer is [beside the weights]
     #[arg(long, value_name = "DIR|FILE", help_heading = "Network")]
