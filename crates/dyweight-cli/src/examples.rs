@@ -67,7 +67,7 @@ pub fn of(path: &str) -> Option<String> {
         ],
         "metric image-reward" => [
             "IMAGES --prompts prompts.txt --weights ImageReward",
-            "IMAGES OTHER --prompts table.csv --column prompt --weights ImageReward",
+            "IMAGES --prompts table.csv --column prompt --weights reward",
         ],
         "study numeric" => ["--quick", "--degrees 10,20 --steps 8,14 --out numeric"],
         study if study.starts_with("study ") => ["--quick", "--model mixture --nfe 3,5 --out results"],

@@ -116,6 +116,9 @@ fn square(path: &Path, file: &TensorFile) -> Result<Weights> {
         Error::NotFinite { what, index, value } => {
             Error::NotFinite { what: format!("{what} in {}", path.display()), index, value }
         }
+        Error::Shape { what, expected, found } => {
+            Error::Shape { what: format!("{what} in {}", path.display()), expected, found }
+        }
         other => other,
     })?;
     Ok(weights)
