@@ -230,7 +230,7 @@ fn tensors_of_the_wrong_shape_or_with_wrong_numbers_are_named() {
         ("--noise noise-nan.safetensors --iters 1 --batch 1", "noise-nan.safetensors|NaN at index 1"),
         ("--noise w1.safetensors", "w1.safetensors|'noise' is missing"),
         ("--init wnan.safetensors", "wnan.safetensors"),
-        ("--init long.safetensors", "long.safetensors|[4]|[2]"),
+        ("--init long.safetensors", "long.safetensors|[2]|[5]"),
     ] {
         place.refuses(&format!("{train} {arguments}"), &says.split('|').collect::<Vec<_>>());
     }
