@@ -1,6 +1,6 @@
 //! The methods that can be learned, a file each: options of their own, where they start, and the recipe of their authors.
 //!
-//! A method is a [`LearnedSolver`](dyweight_core::learned::LearnedSolver) in `dyweight-core` and a [`Method`] here; the trainer is the same for all.
+//! A method is a [`LearnedSolver`](dyweight_core::learned::LearnedSolver) in `dyweight-core` and a `Method` here; the trainer is the same for all.
 
 mod amed;
 pub mod base;
