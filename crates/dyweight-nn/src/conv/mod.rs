@@ -12,7 +12,7 @@
 //!
 //! * packed ([`Conv2d::new`]): a copy in the kernel's order, and another one after the first gradient;
 //! * stored ([`Conv2d::from_weights`]): as they lie in a file, f32 or half precision, not copied. Panels are made of them just
-//!   before use, for the forward pass and the gradient alike ([`filters`]).
+//!   before use, for the forward pass and the gradient alike (`filters`).
 //!
 //! **Which algorithm.** [`ConvAlgo`] is a wish. Winograd applies to 3×3 kernels of stride 1 and is taken for a given
 //! output size only where it saves multiplications ([`ConvSpec::algo_for`]); everything else is direct. The choice
