@@ -153,7 +153,7 @@ def test_the_command_takes_a_model_by_its_import_path(tmp_path):
         "def model(): return dyweight.Model(fn, (2,), 'denoised', (0.01, 10), dtype=torch.float64)\n"
     )
     options = "--nfe 3,4 --out out --seeds 0-7 --iters 3 --batch 4 --validation 4 --teacher-nfe 12".split()
-    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(mixtures.paths())}
 
     def command(*arguments):
         words = [sys.executable, "-m", "dyweight.few_steps", *arguments]
@@ -214,7 +214,7 @@ def contents(folder):
 def test_two_processes_leave_the_bytes_of_one(tmp_path):
     """Under torchrun with gloo: solver, log, cache and comparison."""
     script = tmp_path / "script.py"
-    script.write_text(TOGETHER.format(path=sys.path))
+    script.write_text(TOGETHER.format(path=mixtures.paths()))
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for name, start in {"one": [], "two": ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]}.items():
         (tmp_path / name).mkdir()
@@ -234,7 +234,7 @@ def test_a_failure_in_one_process_ends_all(tmp_path):
         textwrap.dedent(
             f"""
             import sys
-            sys.path[:0] = {sys.path!r}
+            sys.path[:0] = {mixtures.paths()!r}
             import dyweight, mixtures
             comm, fn = dyweight.Comm(), mixtures.spiral()
             def failing(x, sigma):
@@ -248,7 +248,8 @@ def test_a_failure_in_one_process_ends_all(tmp_path):
             try:
                 dyweight.train(model, nfe=4, iters=50, batch=8, micro_batch=4, validation=8, progress=False, comm=comm)
             except Exception as error:
-                print(f"{{comm.rank}}: {{type(error).__name__}}: {{error}}", flush=True)
+                # In one piece: both write to the same pipe.
+                    sys.stdout.write(f"{{comm.rank}}: {{type(error).__name__}}: {{error}}\\n")
             """
         )
     )

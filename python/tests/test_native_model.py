@@ -312,7 +312,7 @@ def test_ctrl_c_from_the_keyboard(tmp_path):
             print("interrupted")
     """
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code) % sys.path], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", textwrap.dedent(code) % mixtures.paths()], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "ready\n"
     time.sleep(1.0)
