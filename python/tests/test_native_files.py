@@ -249,7 +249,7 @@ def test_a_failure_in_one_process_ends_all(tmp_path):
                 dyweight.train(model, nfe=4, iters=50, batch=8, micro_batch=4, validation=8, progress=False, comm=comm)
             except Exception as error:
                 # In one piece: both write to the same pipe.
-                    sys.stdout.write(f"{{comm.rank}}: {{type(error).__name__}}: {{error}}\\n")
+                sys.stdout.write(f"{{comm.rank}}: {{type(error).__name__}}: {{error}}\\n")
             """
         )
     )
