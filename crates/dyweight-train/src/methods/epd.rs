@@ -60,6 +60,7 @@ impl Method for EpdMethod {
             ],
             true => &[
                 "afs",
+                "count-parallel",
                 "order",
                 "substeps",
                 "points",
