@@ -136,7 +136,7 @@ impl dyn LearnedSolver + '_ {
 }
 
 /// Cuts numbers into the given lengths.
-pub(crate) fn split<T>(mut numbers: &[T], lengths: impl IntoIterator<Item = usize>) -> Vec<&[T]> {
+pub fn split<T>(mut numbers: &[T], lengths: impl IntoIterator<Item = usize>) -> Vec<&[T]> {
     let mut parts = Vec::new();
     for length in lengths {
         let (part, rest) = numbers.split_at(length.min(numbers.len()));
@@ -147,7 +147,7 @@ pub(crate) fn split<T>(mut numbers: &[T], lengths: impl IntoIterator<Item = usiz
 }
 
 /// An error unless all numbers are finite.
-pub(crate) fn require_finite(what: &str, numbers: &[f64]) -> Result<()> {
+pub fn require_finite(what: &str, numbers: &[f64]) -> Result<()> {
     match numbers.iter().position(|v| !v.is_finite()) {
         Some(index) => Err(Error::NotFinite { what: what.into(), index, value: numbers[index] }),
         None => Ok(()),
@@ -155,7 +155,7 @@ pub(crate) fn require_finite(what: &str, numbers: &[f64]) -> Result<()> {
 }
 
 /// An error unless a list has this many entries.
-pub(crate) fn require_len(what: &str, expected: usize, found: usize) -> Result<()> {
+pub fn require_len(what: &str, expected: usize, found: usize) -> Result<()> {
     if expected == found {
         return Ok(());
     }

@@ -15,7 +15,6 @@
 //! | [`sample`](mod@sample) | the one loop |
 //! | [`mixture`] | a model with a closed form, to try everything on |
 //! | [`learned`] | what all learned solvers have in common |
-//! | [`solver_file`] | a learned solver as text |
 //! | [`spec`] | solvers, schedules and budgets by name |
 //!
 //! There are no threads, files or clock in this crate, and nothing that needs a linear-algebra library.
@@ -31,7 +30,6 @@ pub mod noise;
 pub mod sample;
 pub mod schedule;
 pub mod solver;
-pub mod solver_file;
 pub mod spec;
 pub mod tensor;
 pub mod trail;

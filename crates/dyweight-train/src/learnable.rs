@@ -8,7 +8,7 @@ use dyweight_core::coeff::Coeff;
 use dyweight_core::error::Result;
 use dyweight_core::learned::{Block, Built, Frame};
 use dyweight_core::solver::Base;
-use dyweight_core::solver_file::{Body, SolverFile};
+use dyweight_methods::solver_file::{Body, SolverFile};
 use std::sync::Arc;
 
 /// Numbers under a name and in a shape, to be looked at.

@@ -41,12 +41,12 @@ impl DpmPp {
     }
 
     /// The form it was built in.
-    pub(super) fn form(&self) -> Form {
+    pub fn form(&self) -> Form {
         self.form
     }
 
     /// Order of step i of so many.
-    pub(super) fn order_at(&self, i: usize, steps: usize) -> usize {
+    pub fn order_at(&self, i: usize, steps: usize) -> usize {
         let made = i + 1;
         let lower = match self.form.lower_order_final {
             LowerOrderFinal::Auto => steps < Self::MANY_STEPS,
@@ -59,7 +59,7 @@ impl DpmPp {
 
 impl DpmPp {
     /// A step of an order from the newest evaluation to `b`; `scale` multiplies all of it but what is kept of x.
-    pub(super) fn advance(
+    pub fn advance(
         &self,
         trail: &mut Trail<'_>,
         x: &Sample,
@@ -83,7 +83,7 @@ impl DpmPp {
     }
 
     /// Shares of the data predictions in step i of a grid, newest first; they sum to one.
-    pub(super) fn shares(&self, times: &[Coeff], i: usize, prediction: Prediction) -> Vec<Coeff> {
+    pub fn shares(&self, times: &[Coeff], i: usize, prediction: Prediction) -> Vec<Coeff> {
         let lambda = |k: usize| prediction.log_snr(&times[k]);
         let order = self.order_at(i, times.len() - 1).min(i + 1);
         let h = lambda(i + 1) - lambda(i);

@@ -115,8 +115,9 @@ pub struct Form {
 }
 
 /// One prediction of the history.
-pub(super) struct Evaluated {
+pub struct Evaluated {
     time: Coeff,
+    /// λ there.
     pub lambda: Coeff,
     /// x₀ or n.
     pub value: Sample,
@@ -126,12 +127,12 @@ pub(super) struct Evaluated {
 
 impl Form {
     /// One evaluation at a state.
-    pub(super) fn evaluate(self, trail: &mut Trail<'_>, x: &Sample, time: &Coeff) -> Result<Evaluated> {
+    pub fn evaluate(self, trail: &mut Trail<'_>, x: &Sample, time: &Coeff) -> Result<Evaluated> {
         self.evaluate_at(trail, x, &Query::at(time))
     }
 
     /// One evaluation at a state, the network told another time than the state's.
-    pub(super) fn evaluate_at(self, trail: &mut Trail<'_>, x: &Sample, query: &Query) -> Result<Evaluated> {
+    pub fn evaluate_at(self, trail: &mut Trail<'_>, x: &Sample, query: &Query) -> Result<Evaluated> {
         let time = &query.time;
         let lambda = trail.prediction().log_snr(time);
         let (value, slope) = match self.predict {
@@ -154,7 +155,7 @@ impl Form {
 
     /// The first-order step from the newest evaluation at state `x` to time `b`: DDIM in either form. `scale` multiplies all of it but what is
     /// kept of x.
-    pub(super) fn first_order(
+    pub fn first_order(
         self,
         trail: &mut Trail<'_>,
         x: &Sample,
@@ -175,13 +176,13 @@ impl Form {
 
 impl Evaluated {
     /// A history, to be carried to another run.
-    pub(super) fn carried(history: &[Self]) -> Carried {
+    pub fn carried(history: &[Self]) -> Carried {
         let samples = history.iter().flat_map(|m| [m.value.clone(), m.slope.clone()]).collect();
         Carried { samples, coeffs: history.iter().map(|m| m.time.clone()).collect() }
     }
 
     /// A history that was carried.
-    pub(super) fn from_carried(carried: Carried, prediction: Prediction) -> Vec<Self> {
+    pub fn from_carried(carried: Carried, prediction: Prediction) -> Vec<Self> {
         let pairs = carried.samples.chunks_exact(2).zip(carried.coeffs);
         let entry = |(pair, time): (&[Sample], Coeff)| {
             let lambda = prediction.log_snr(&time);
@@ -196,7 +197,7 @@ impl Evaluated {
     }
 
     /// Factors of x and x₀ in the first-order step to time `b`: σ_b/σ_a and α_b − α_a·σ_b/σ_a.
-    pub(super) fn data_factors(&self, prediction: Prediction, b: &Coeff) -> (Coeff, Coeff) {
+    pub fn data_factors(&self, prediction: Prediction, b: &Coeff) -> (Coeff, Coeff) {
         let keep = b / &self.time;
         let weight = prediction.alpha(b) - prediction.alpha(&self.time) * &keep;
         (keep, weight)

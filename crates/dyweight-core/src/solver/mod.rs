@@ -12,45 +12,29 @@
 //! # Ok::<(), dyweight_core::Error>(())
 //! ```
 
-mod amed;
 mod base;
 mod deis;
-mod dlms;
 mod dpm2;
 mod dpmpp;
-mod dss;
 mod dyweight;
-mod epd;
 mod exponential;
-mod gits;
 mod heun;
 mod ipndm;
 mod ipndm_v;
-mod ld3;
-mod predictor;
-mod s4s;
-mod small_net;
 mod table;
 mod unipc;
 mod weights;
 
-pub use amed::{Amed, AmedPlugin};
 pub use base::Base;
 pub use deis::{Deis, DeisMode};
-pub use dlms::Dlms;
 pub use dpm2::Dpm2;
 pub use dpmpp::DpmPp;
-pub use dss::{Deltas, Dss};
 pub use dyweight::{DyWeight, Initial, Rows, Scales, realised_times};
-pub use epd::{Epd, EpdPlugin};
-pub use exponential::{Form, LowerOrderFinal, Predict};
-pub use gits::{Cost, Gits, shortest};
+pub use exponential::{Evaluated, Form, LowerOrderFinal, Predict};
 pub use heun::Heun;
 pub use ipndm::{Ipndm, adams_bashforth};
 pub use ipndm_v::IpndmV;
-pub use ld3::{Ld3, TimeMode};
-pub use predictor::Predictor;
-pub use s4s::S4s;
+pub use table::StepTable;
 pub use unipc::{UniPc, Variant};
 pub use weights::Weights;
 
@@ -108,7 +92,7 @@ pub trait Run {
 }
 
 /// Checks an order against the ones a method has.
-fn check_order(solver: &str, order: usize, highest: usize) -> Result<usize> {
+pub fn check_order(solver: &str, order: usize, highest: usize) -> Result<usize> {
     if (1..=highest).contains(&order) {
         return Ok(order);
     }

@@ -6,8 +6,10 @@ use crate::error::Result;
 use crate::trail::{Query, Sample, Trail};
 
 /// One row per step; row i holds the coefficients of the newest slopes, newest first, step length included.
-pub(super) struct StepTable<'t> {
+pub struct StepTable<'t> {
+    /// The grid.
     pub times: &'t [Coeff],
+    /// The rows.
     pub rows: Vec<Vec<Coeff>>,
 }
 

@@ -1,8 +1,8 @@
 //! Who competes.
 
 use dyweight_core::error::{Error, Result};
-use dyweight_core::solver_file::SolverFile;
 use dyweight_core::spec::{ScheduleSpec, SolverSpec};
+use dyweight_methods::solver_file::SolverFile;
 use dyweight_train::{Learned, TrainSpec};
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! What is written down: one line for each lesson and each score.
 
 use crate::metrics::Estimate;
-use dyweight_core::solver_file::SolverFile;
+use dyweight_methods::solver_file::SolverFile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

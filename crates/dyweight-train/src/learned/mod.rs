@@ -9,9 +9,9 @@ pub use release::{preset, released};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::learned::LearnedSolver;
 use dyweight_core::solver::Weights;
-use dyweight_core::solver_file::{Body, SolverFile};
 use dyweight_files::Malformed;
 use dyweight_files::{EpdPresets, Fingerprint, Format, Presets, SharedBytes, TensorFile, read_file, sniff};
+use dyweight_methods::solver_file::{Body, SolverFile};
 use serde_json::Value;
 use std::path::Path;
 

@@ -5,8 +5,8 @@ use dyweight_core::error::{Error, Result};
 use dyweight_core::learned::Frame;
 use dyweight_core::schedule::{BetaTable, Schedule, Shift};
 use dyweight_core::solver::Weights;
-use dyweight_core::solver_file::{Body, ModelIdentity, SolverFile};
 use dyweight_files::{OfficialCoefficients, Preset, official};
+use dyweight_methods::solver_file::{Body, ModelIdentity, SolverFile};
 use serde_json::json;
 
 /// Noise levels of the EDM pixel models.

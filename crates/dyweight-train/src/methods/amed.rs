@@ -17,10 +17,11 @@ use dyweight_core::denoiser::{Prediction, no_feature};
 use dyweight_core::error::Result;
 use dyweight_core::learned::Frame;
 use dyweight_core::noise::Stream;
-use dyweight_core::solver::{Amed, AmedPlugin, Predictor, Solver};
-use dyweight_core::solver_file::Body;
+use dyweight_core::solver::Solver;
 use dyweight_core::spec::ScheduleSpec;
 use dyweight_core::spec::budget::Evaluations;
+use dyweight_methods::solver_file::Body;
+use dyweight_methods::{Amed, AmedPlugin, Predictor};
 
 /// AMED-Solver, or AMED-Plugin.
 pub(super) struct AmedMethod {

@@ -8,8 +8,9 @@ use dyweight_core::denoiser::{Prediction, no_feature};
 use dyweight_core::error::Result;
 use dyweight_core::learned::Frame;
 use dyweight_core::noise::Stream;
-use dyweight_core::solver::{Dlms, Ipndm, Solver};
-use dyweight_core::solver_file::Body;
+use dyweight_core::solver::{Ipndm, Solver};
+use dyweight_methods::Dlms;
+use dyweight_methods::solver_file::Body;
 
 /// The method.
 pub(super) struct DlmsMethod;

@@ -13,8 +13,9 @@ use crate::spec::{TrainSpec, not_negative};
 use crate::targets::Supervision;
 use dyweight_core::error::Result;
 use dyweight_core::learned::Frame;
-use dyweight_core::solver::{Dss, Ipndm, Solver};
-use dyweight_core::solver_file::Body;
+use dyweight_core::solver::{Ipndm, Solver};
+use dyweight_methods::Dss;
+use dyweight_methods::solver_file::Body;
 use serde::{Deserialize, Serialize};
 
 /// DSS's own options.

@@ -17,7 +17,7 @@ use dyweight_core::error::{Error, Result};
 use dyweight_core::learned::{Block, Built, Frame};
 use dyweight_core::noise::Stream;
 use dyweight_core::solver::{DyWeight, Initial, Ipndm, Rows, Scales, Solver, Weights};
-use dyweight_core::solver_file::{Body, SolverFile};
+use dyweight_methods::solver_file::{Body, SolverFile};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

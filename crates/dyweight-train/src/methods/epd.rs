@@ -15,10 +15,11 @@ use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
 use dyweight_core::learned::Frame;
 use dyweight_core::noise::Stream;
-use dyweight_core::solver::{Epd, EpdPlugin, Solver};
-use dyweight_core::solver_file::Body;
+use dyweight_core::solver::Solver;
 use dyweight_core::spec::budget::Evaluations;
 use dyweight_core::spec::{ScheduleSpec, SolverSpec};
+use dyweight_methods::solver_file::Body;
+use dyweight_methods::{Epd, EpdPlugin};
 
 /// EPD, or EPD around iPNDM.
 pub(super) struct EpdMethod {

@@ -19,8 +19,9 @@ use crate::spec::{TrainSpec, finite_above};
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
 use dyweight_core::learned::Frame;
-use dyweight_core::solver::{Ld3, Solver, TimeMode};
-use dyweight_core::solver_file::Body;
+use dyweight_core::solver::Solver;
+use dyweight_methods::solver_file::Body;
+use dyweight_methods::{Ld3, TimeMode};
 use serde::{Deserialize, Serialize};
 
 /// LD3's own options.

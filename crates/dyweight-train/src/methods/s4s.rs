@@ -14,8 +14,9 @@ use crate::spec::{TrainSpec, finite_above};
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
 use dyweight_core::learned::Frame;
-use dyweight_core::solver::{Ipndm, S4s, Solver, TimeMode};
-use dyweight_core::solver_file::Body;
+use dyweight_core::solver::{Ipndm, Solver};
+use dyweight_methods::solver_file::Body;
+use dyweight_methods::{S4s, TimeMode};
 
 /// S4S, or S4S-Alt.
 pub(super) struct S4sMethod {

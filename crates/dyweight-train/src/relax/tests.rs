@@ -9,10 +9,11 @@ use dyweight_core::denoiser::Prediction;
 use dyweight_core::learned::Frame;
 use dyweight_core::mixture::Mixture;
 use dyweight_core::schedule::Schedule;
-use dyweight_core::solver::{Base, Ld3};
-use dyweight_core::solver_file::Body;
+use dyweight_core::solver::Base;
 use dyweight_core::trail::Memory;
 use dyweight_files::TensorFile;
+use dyweight_methods::Ld3;
+use dyweight_methods::solver_file::Body;
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -12,12 +12,12 @@
 //! steps, not at the points. With `last_direction_one` the last step has c = 1. Flows, and a step to σ = 0, have their points at
 //! m = a + r(b − a), because ln σ has no meaning there.
 
-use super::{Base, Carried, Run, Solver, adams_bashforth};
-use crate::coeff::Coeff;
-use crate::denoiser::Prediction;
-use crate::error::{Error, Result};
-use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
-use crate::trail::{Query, Sample, Trail};
+use dyweight_core::coeff::Coeff;
+use dyweight_core::denoiser::Prediction;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
+use dyweight_core::solver::{Base, Carried, Run, Solver, adams_bashforth, check_order};
+use dyweight_core::trail::{Query, Sample, Trail};
 use serde::{Deserialize, Serialize};
 
 /// EPD's tables, a row for each step and a column for each point.
@@ -176,7 +176,7 @@ impl LearnedSolver for EpdPlugin {
     }
 
     fn check(&self) -> Result<()> {
-        super::check_order("epd-plugin", self.order, 4)?;
+        check_order("epd-plugin", self.order, 4)?;
         self.tables.check()
     }
 

@@ -1,7 +1,7 @@
 //! Solver files: what is written is read, what is wrong is named.
 
 use super::*;
-use crate::solver::Weights;
+use dyweight_core::solver::Weights;
 
 fn frame(steps: usize) -> Frame {
     let (schedule, range) = (Schedule::Karras { rho: 7.0 }, (0.002, 80.0));

@@ -8,13 +8,13 @@ use dyweight_core::noise::Stream;
 use dyweight_core::sample::{Plan, integrate, probe};
 use dyweight_core::schedule::Schedule;
 use dyweight_core::solver::{
-    Amed, AmedPlugin, Base, Deltas, Dlms, Dpm2, DpmPp, Dss, Epd, EpdPlugin, Form, Gits, Initial, Ipndm, Ld3,
-    LowerOrderFinal, Predict, Predictor, S4s, Solver, TimeMode, UniPc, Weights,
+    Base, Dpm2, DpmPp, Form, Initial, Ipndm, LowerOrderFinal, Predict, Solver, UniPc, Weights,
 };
-use dyweight_core::solver_file::{Body, SolverFile};
 use dyweight_core::tensor::dot;
 use dyweight_core::trail::{Cotangent, Memory, Trail};
 use dyweight_core::{Result, Tensor};
+use dyweight_methods::solver_file::{Body, SolverFile};
+use dyweight_methods::{Amed, AmedPlugin, Deltas, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, Predictor, S4s, TimeMode};
 use std::ops::ControlFlow;
 
 const STEPS: usize = 4;

@@ -1,8 +1,9 @@
 //! What a solver file holds of each method: the one list of learned methods.
 
-use crate::error::{Error, Result};
-use crate::learned::LearnedSolver;
-use crate::solver::{Amed, AmedPlugin, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, S4s, Weights};
+use crate::{Amed, AmedPlugin, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, S4s};
+use dyweight_core::error::{Error, Result};
+use dyweight_core::learned::LearnedSolver;
+use dyweight_core::solver::Weights;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -16,11 +16,11 @@ mod tests;
 
 pub use body::{Body, LEARNED};
 
-use crate::denoiser::{Model, Prediction};
-use crate::error::{Error, Problem, Result, printable};
-use crate::learned::{Built, Frame, require_finite};
-use crate::sample::{Plan, Probed, probe};
-use crate::schedule::{Grid, Schedule};
+use dyweight_core::denoiser::{Model, Prediction};
+use dyweight_core::error::{Error, Problem, Result, printable};
+use dyweight_core::learned::{Built, Frame, require_finite};
+use dyweight_core::sample::{Plan, Probed, probe};
+use dyweight_core::schedule::{Grid, Schedule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

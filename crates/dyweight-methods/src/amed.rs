@@ -14,15 +14,15 @@
 //!
 //! r, c, s and so m are numbers of each sample. At an analytical first step the feature is zero. Flows, and a step to σ = 0, have m = a + r(b − a).
 
-use super::epd::between;
-use super::exponential::Evaluated;
-use super::predictor::Predictor;
-use super::{Base, Carried, DpmPp, Form, Run, Solver, adams_bashforth};
-use crate::coeff::Coeff;
-use crate::denoiser::Prediction;
-use crate::error::{Error, Result};
-use crate::learned::{Block, Built, Frame, LearnedSolver};
-use crate::trail::{Query, Sample, Trail};
+use crate::epd::between;
+use crate::predictor::Predictor;
+use dyweight_core::coeff::Coeff;
+use dyweight_core::denoiser::Prediction;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::learned::{Block, Built, Frame, LearnedSolver};
+use dyweight_core::solver::Evaluated;
+use dyweight_core::solver::{Base, Carried, DpmPp, Form, Run, Solver, adams_bashforth, check_order};
+use dyweight_core::trail::{Query, Sample, Trail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl AmedPlugin {
             "euler" => Ok(Around::Euler),
             "dpm2" => Ok(Around::Dpm2),
             // Order 1 has no history to speak of: the published plugin has none.
-            "ipndm" => Ok(Around::Ipndm(super::check_order("ipndm", spec.order.unwrap_or(4), 4)?)),
+            "ipndm" => Ok(Around::Ipndm(check_order("ipndm", spec.order.unwrap_or(4), 4)?)),
             "dpmpp" => Ok(Around::DpmPp(DpmPp::new(spec.order.unwrap_or(DpmPp::HIGHEST), form)?)),
             _ => {
                 let known = ["euler", "dpm2", "ipndm", "dpmpp"].map(String::from).to_vec();
