@@ -44,11 +44,6 @@ impl Progress {
         state.note.clear();
     }
 
-    /// How many are done.
-    pub fn done(&self) -> usize {
-        self.state().done
-    }
-
     /// Shown behind the count.
     pub fn note(&mut self, note: &str) {
         self.state().note = ui::harmless(note).into_owned();

@@ -185,6 +185,26 @@ impl Prepared {
     }
 
     fn targets(&self, purpose: &'static str) -> Result<Arc<Targets>> {
+        let targets = self.targets_in_memory(purpose)?;
+        Ok(Arc::new(match (&self.course.cache, self.cache_name()) {
+            (Some(directory), Some(name)) => targets.cached_in(directory.clone(), &name)?,
+            _ => targets,
+        }))
+    }
+
+    /// What the teacher's results depend on besides pairs and teacher; none for a model without a fingerprint, whose results are not kept.
+    fn cache_name(&self) -> Option<String> {
+        let arithmetic = self.course.arithmetic.as_deref().unwrap_or_default();
+        self.course.identity.sha256.as_ref().map(|sha256| format!("{sha256} {arithmetic}"))
+    }
+
+    /// Under which name the teacher's results are kept, where they are: runs that share it share them.
+    pub(crate) fn teachers_name(&self) -> Result<Option<String>> {
+        let Some(name) = self.cache_name().filter(|_| self.course.cache.is_some()) else { return Ok(None) };
+        Ok(Some(self.targets_in_memory("training")?.key(&name)))
+    }
+
+    fn targets_in_memory(&self, purpose: &'static str) -> Result<Targets> {
         let Course { model, spec, comm, .. } = &self.course;
         let mut pairs = spec.pairs(&**model, purpose)?;
         if purpose == "training"
@@ -197,14 +217,7 @@ impl Prepared {
         let batch = self.plan.recipe.micro_batch;
         let targets = Targets::new(model.clone(), pairs, teacher, self.plan.supervision, batch).shared_by(comm.clone());
         let stop = self.course.stop.clone().filter(|_| purpose == "validation");
-        let targets = targets.stopped_by(stop);
-        Ok(Arc::new(match (&self.course.cache, &self.course.identity.sha256) {
-            (Some(directory), Some(sha256)) => {
-                let arithmetic = self.course.arithmetic.as_deref().unwrap_or_default();
-                targets.cached_in(directory.clone(), &format!("{sha256} {arithmetic}"))?
-            }
-            _ => targets,
-        }))
+        Ok(targets.stopped_by(stop))
     }
 
     /// An error unless a state at `path` is one of this very run.

@@ -59,4 +59,4 @@ pub use student::{Gradient, Student};
 pub use targets::{Stop, Supervision, Targets, Teacher, in_parts, parse_states, stacked, unit};
 pub use trace::Trace;
 pub use training::{Event, Iteration, Parts, Training, Validation};
-pub use work::Work;
+pub use work::{Taught, Work};

@@ -122,7 +122,8 @@ impl Targets {
         &self.pairs
     }
 
-    fn key(&self, model_sha256: &str) -> String {
+    /// Another for every list of other targets.
+    pub(crate) fn key(&self, model_sha256: &str) -> String {
         let (pairs, teacher) = (&self.pairs, &self.teacher);
         let mut hash = Fingerprint::default();
         hash.add(format!("targets 3|{model_sha256}|{}|{}", teacher.identity, teacher.denoise_to_zero).as_bytes());

@@ -4,6 +4,7 @@ use crate::course::Prepared;
 use dyweight_core::error::Result;
 use dyweight_core::sample::{Plan, count_calls};
 use dyweight_core::trail::Memory;
+use std::collections::BTreeMap;
 
 /// Network calls, each for one sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,20 +34,36 @@ impl std::ops::Add for Work {
     }
 }
 
+/// Calls that teachers have made, by the name under which their results are kept.
+pub type Taught = BTreeMap<String, usize>;
+
 impl Prepared {
     /// Network calls of the whole run, unless it ends early: teacher, student and validations.
     pub fn work(&self) -> Result<Work> {
-        let (course, recipe, frame) = (self.course(), &self.plan.recipe, &self.plan.student.frame);
-        let model = &*course.model;
-        let teacher = course.spec.teacher(model, &self.plan)?;
-        let plan = Plan::new(&*teacher.solver, &teacher.grid).denoise_to_zero(teacher.denoise_to_zero);
-        let taught = course.spec.calls(model)? * count_calls(&plan, model.prediction())?;
+        self.work_after(&mut Taught::new())
+    }
+
+    /// The same for a run that finds what others' teachers have made, and adds its own.
+    pub fn work_after(&self, taught: &mut Taught) -> Result<Work> {
+        let (recipe, frame) = (&self.plan.recipe, &self.plan.student.frame);
         let pairs = recipe.iterations() * recipe.pairs;
         // One validation before the first iteration, and one of iPNDM.
         let validations = recipe.validate_every.map_or(0, |every| 2 + recipe.iterations().div_ceil(every));
         let validating = if validations > 0 { recipe.validation_pairs } else { 0 };
         let again = if self.plan.student.memory == Memory::Recompute { frame.nfe * pairs } else { 0 };
-        let calls = taught * (pairs + validating) + frame.nfe * validating * validations + again;
+        let mut teaching = self.calls_of_the_teacher()? * (pairs + validating);
+        if let Some(name) = self.teachers_name()? {
+            let made = taught.entry(name).or_default();
+            (*made, teaching) = ((*made).max(teaching), teaching.saturating_sub(*made));
+        }
+        let calls = teaching + frame.nfe * validating * validations + again;
         Ok(Work { calls, gradients: frame.nfe * pairs })
+    }
+
+    fn calls_of_the_teacher(&self) -> Result<usize> {
+        let (course, model) = (self.course(), &*self.course().model);
+        let teacher = course.spec.teacher(model, &self.plan)?;
+        let plan = Plan::new(&*teacher.solver, &teacher.grid).denoise_to_zero(teacher.denoise_to_zero);
+        Ok(course.spec.calls(model)? * count_calls(&plan, model.prediction())?)
     }
 }

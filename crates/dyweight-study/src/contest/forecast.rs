@@ -5,8 +5,8 @@ use super::experiment::Experiment;
 use super::learn::Tuition;
 use super::run::Results;
 use dyweight_core::error::Result;
-use dyweight_train::Work;
 use dyweight_train::comm::Comm;
+use dyweight_train::{Taught, Work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Experiment {
 
     /// What a run would do, given what is on record.
     pub fn forecast(&self, results: &Results, directory: &Path, comm: &Arc<dyn Comm>) -> Result<Forecast> {
-        let mut forecast = Forecast::default();
+        let (mut forecast, mut taught) = (Forecast::default(), Taught::new());
         let samples = self.judging.seeds.len();
         let is_taught = |subject: usize| {
             let judged = |entry: &&super::Entry| entry.subject == subject && results.score(self, entry).is_some();
@@ -59,7 +59,7 @@ impl Experiment {
                 continue;
             }
             let course = Tuition::of(&key, entry, &self.subjects[*on], directory, comm)?;
-            let work = course.map(|course| course.work()).transpose()?.unwrap_or_default();
+            let work = course.map(|course| course.work_after(&mut taught)).transpose()?.unwrap_or_default();
             forecast.lessons.insert(key, work);
         }
         Ok(forecast)

@@ -9,7 +9,7 @@ use dyweight_core::spec::Budget;
 use dyweight_files::{atomic, read_file};
 use dyweight_methods::solver_file::SolverFile;
 use dyweight_train::comm::Comm;
-use dyweight_train::{Course, Files, Iteration, Prepared, Stop, Training, Work};
+use dyweight_train::{Course, Files, Iteration, Prepared, Stop, Taught, Training, Work};
 use serde_json::Value;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -57,9 +57,9 @@ impl<'c> Tuition<'c> {
         self.prepared.iterations()
     }
 
-    /// What it costs.
-    pub fn work(&self) -> Result<Work> {
-        self.prepared.work()
+    /// What it costs after others, whose teachers' results it finds.
+    pub fn work_after(&self, taught: &mut Taught) -> Result<Work> {
+        self.prepared.work_after(taught)
     }
 
     /// Ends its first validation once this is so.

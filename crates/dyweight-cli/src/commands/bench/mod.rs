@@ -189,18 +189,22 @@ fn measure(args: &BenchArgs, job: &Job<'_>, once: &dyn Fn() -> Result<()>) -> Re
     };
     let mut progress = ui::Progress::new("measuring", warm_runs + least);
     // On a machine that others use, too, the time of all threads together is the steadier of the two.
-    let (mut times, mut processor) = (Spread::default(), None::<f64>);
+    let (mut times, mut processor, mut made) = (Spread::default(), None::<f64>, 0);
     while times.count() < least || (times.count() < most && times.total() < seconds) {
-        let is_warm = progress.done() >= warm_runs;
+        let is_warm = made >= warm_runs;
         let (started, before) = (Instant::now(), machine::processor_seconds());
         once()?;
+        made += 1;
         if is_warm {
             times.add(started.elapsed().as_secs_f64());
             if let (Some(before), Some(after)) = (before, machine::processor_seconds()) {
                 processor = Some(processor.unwrap_or(f64::INFINITY).min(after - before));
             }
         }
-        progress.add(1, "");
+        // Beyond the least number it is the clock that decides.
+        if times.count() <= least {
+            progress.add(1, "");
+        }
         if ui::stop_requested() {
             return Err(Error::Cancelled);
         }
