@@ -107,6 +107,7 @@ pub fn integrate(
         });
     }
     check_ends(trail.prediction(), plan)?;
+    check_channels(plan.solver, noise.tensor())?;
     let mut run = plan.solver.begin(times, trail.prediction())?;
     let mut x = trail.combine(&[(times[0].clone(), noise)])?;
     let mut show = |trail: &Trail<'_>, index: usize, x: &Sample| {
@@ -149,7 +150,8 @@ pub struct Probed {
 /// Runs a plan on a model that costs nothing, and notes what it is asked.
 pub fn probe(plan: &Plan<'_>, prediction: Prediction) -> Result<Probed> {
     let free = Free { prediction, asked: Mutex::default() };
-    let outcome = sample(&free, plan, &Tensor::zeros([1, 1, 1, 1]), &mut |_| ControlFlow::Continue(()))?;
+    let noise = Tensor::zeros([1, plan.solver.channels().unwrap_or(1), 1, 1]);
+    let outcome = sample(&free, plan, &noise, &mut |_| ControlFlow::Continue(()))?;
     let asked = free.asked.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     let levels = plan.afs.then_some(None).into_iter().chain(asked).collect();
     Ok(Probed { calls: outcome.nfe, rounds: outcome.rounds, levels })
@@ -194,6 +196,17 @@ fn check_ends(prediction: Prediction, plan: &Plan<'_>) -> Result<()> {
         });
     }
     Ok(())
+}
+
+fn check_channels(solver: &dyn Solver, noise: &Tensor) -> Result<()> {
+    match (solver.channels(), noise.shape()) {
+        (Some(channels), [n, c, h, w]) if c != channels => Err(Error::Shape {
+            what: format!("samples, as {} was learned for them", solver.label()),
+            expected: vec![n, channels, h, w],
+            found: vec![n, c, h, w],
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Says where a prediction without numbers was met; other errors are passed on.

@@ -13,6 +13,7 @@ fn frame(steps: usize) -> Frame {
         afs: true,
         prediction: Prediction::Denoised,
         bounded: false,
+        shape: None,
         feature: None,
         nfe: steps - 1,
     }
