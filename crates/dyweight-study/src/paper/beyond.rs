@@ -68,8 +68,15 @@ fn refusal(model: &dyn Model, span: &SpanSpec) -> Option<String> {
 /// Which spans are not in the table because they do not go with the model, and why.
 fn left_out(view: &View<'_>) -> String {
     let model = &*view.experiment.subjects[0].model.model;
-    let why = |text: &&str| Some(format!("{text} is left out: {}.", refusal(model, &text.parse().ok()?)?));
-    SPANS.iter().filter_map(why).collect::<Vec<_>>().join(" ")
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for text in SPANS {
+        let Some(reason) = text.parse().ok().and_then(|span| refusal(model, &span)) else { continue };
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, spans)) => spans.push(text),
+            None => reasons.push((reason, vec![text])),
+        }
+    }
+    reasons.iter().map(|(why, spans)| format!(" Left out: {}, because {why}.", spans.join("; "))).collect()
 }
 
 fn entries(setup: &StudySetup) -> Vec<Entry> {
@@ -147,26 +154,25 @@ fn wider<'v>(view: &View<'v>) -> Vec<&'v str> {
     view.rows().into_iter().filter(has_span).collect()
 }
 
-/// What a row does at each budget, in words: `below at 2 calls (-31 %) …`.
+/// What a row does at each budget, in words.
 fn words(view: &View<'_>, measure: &dyn Fn(&Entry) -> Option<Estimate>, row: &str) -> Option<String> {
     let gains: Vec<(&str, Gain)> =
         view.columns().into_iter().filter_map(|column| Some((column, Gain::of(view, measure, row, column)?))).collect();
-    let list = |outcome: Outcome| {
+    let list = |outcome: Outcome, what: &str, after: &str| {
         let of = gains.iter().filter(|(_, gain)| gain.outcome() == outcome);
-        of.map(|(column, gain)| format!("{:.0} % at {column}", gain.percent().abs())).collect::<Vec<_>>().join(", ")
+        let said = |(column, gain): &(&str, Gain)| match outcome {
+            Outcome::Level => format!("{:+.0} % at {column}", gain.percent()),
+            _ => format!("{:.0} % {what} {FULL} at {column}", gain.percent().abs()),
+        };
+        let said: Vec<String> = of.map(said).collect();
+        (!said.is_empty()).then(|| format!("{}{after}", said.join(", ")))
     };
-    if gains.is_empty() {
-        return None;
-    }
-    let (better, worse) = (list(Outcome::Better), list(Outcome::Worse));
-    let level: Vec<&str> =
-        gains.iter().filter(|(_, gain)| gain.outcome() == Outcome::Level).map(|(column, _)| *column).collect();
     let parts = [
-        (!better.is_empty()).then(|| format!("below {FULL} beyond errors by {better}")),
-        (!level.is_empty()).then(|| format!("not clearly different at {}", level.join(", "))),
-        (!worse.is_empty()).then(|| format!("above {FULL} beyond errors by {worse}")),
+        list(Outcome::Better, "below", ", beyond errors"),
+        list(Outcome::Worse, "above", ", beyond errors"),
+        list(Outcome::Level, "", ", within errors"),
     ];
-    Some(format!("{row}: {}", parts.into_iter().flatten().collect::<Vec<_>>().join("; ")))
+    (!gains.is_empty()).then(|| format!("{row}: {}", parts.into_iter().flatten().collect::<Vec<_>>().join("; ")))
 }
 
 /// The combination first, or the only span there is; then who is best at each budget.
@@ -249,7 +255,7 @@ fn cost(view: &View<'_>, page: &mut Page) {
     }
     let section = page.section("What it costs");
     section.text(format!(
-        "Numbers are those that training moves; the time is that of network and solver together, as it was measured while the study ran. {}",
+        "Numbers are those that training moves; the time is that of network and solver together, as it was measured while the study ran.{}",
         left_out(view)
     ));
     section.table(table);
