@@ -199,12 +199,11 @@ fn check_ends(prediction: Prediction, plan: &Plan<'_>) -> Result<()> {
 }
 
 fn check_channels(solver: &dyn Solver, noise: &Tensor) -> Result<()> {
-    match (solver.channels(), noise.shape()) {
-        (Some(channels), [n, c, h, w]) if c != channels => Err(Error::Shape {
-            what: format!("samples, as {} was learned for them", solver.label()),
-            expected: vec![n, channels, h, w],
-            found: vec![n, c, h, w],
-        }),
+    match solver.channels() {
+        Some(channels) if channels != noise.shape()[1] => {
+            let what = format!("channels of the samples that {} was learned for", solver.label());
+            Err(Error::Shape { what, expected: vec![channels], found: vec![noise.shape()[1]] })
+        }
         _ => Ok(()),
     }
 }

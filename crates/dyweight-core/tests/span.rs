@@ -214,5 +214,5 @@ fn wrong_shapes_are_refused_by_name() {
 fn samples_of_other_channels_are_refused() {
     let three = weights(|widths| Span { operator: Some(Operator::zero(3, 3, false, widths)), ..Span::default() }, true);
     let error = sampled(&three, false, true).unwrap_err();
-    assert!(matches!(&error, Error::Shape { expected, .. } if expected[1] == 3), "{error}");
+    assert!(matches!(&error, Error::Shape { what, .. } if what.contains("channels")), "{error}");
 }
