@@ -66,7 +66,7 @@ fn used(place: &Place, method: &str, model: &str, options: &str) {
         |name: &str, more: &str| format!("train --method {method} --model {model} {options} --out {name}.json {more}");
     let ended = place.run(&train("a", "--threads 1"));
     assert_eq!(ended.code, Some(0), "{method}: {ended:?}");
-    let whole = results(&place, "a");
+    let whole = results(place, "a");
     // A kill once there is something to lose, then the rest with another number of threads.
     let mut child = place.command(&train("b", "--threads 2 --snapshot-seconds 0.001"));
     let mut child = child.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
@@ -79,7 +79,7 @@ fn used(place: &Place, method: &str, model: &str, options: &str) {
     child.wait().unwrap();
     let ended = place.run(&train("b", "--threads 2 --resume"));
     assert_eq!(ended.code, Some(0), "{method}: {ended:?}");
-    assert!(results(&place, "b") == whole, "{method}: a resumed run is not the whole one");
+    assert!(results(place, "b") == whole, "{method}: a resumed run is not the whole one");
     for command in [
         "inspect a.json".to_string(),
         format!("sample --model {model} --weights a.json --seeds 0-3 --outdir samples"),

@@ -49,7 +49,7 @@ impl LearnedWeights {
         }
         let kept = shape.numbers();
         let shape = Self { shape, mode };
-        let numbers = shape.from_file(&kept);
+        let numbers = shape.as_moved(&kept);
         (shape, numbers)
     }
 
@@ -63,7 +63,7 @@ impl LearnedWeights {
     }
 
     /// Numbers as training moves them, from those of a file.
-    fn from_file(&self, kept: &[f64]) -> Vec<f64> {
+    fn as_moved(&self, kept: &[f64]) -> Vec<f64> {
         let (mut numbers, (scales, first, bands)) = (kept.to_vec(), self.places());
         if self.mode == ScaleMode::Bounded {
             // The inverse of ½ + sigmoid, kept inside where a start lies on or beyond the bound.
@@ -81,7 +81,7 @@ impl LearnedWeights {
     }
 
     /// Numbers of a file, from those that training moves.
-    fn to_file(&self, numbers: &[Coeff]) -> Vec<Coeff> {
+    fn as_kept(&self, numbers: &[Coeff]) -> Vec<Coeff> {
         let (mut kept, (scales, first, bands)) = (numbers.to_vec(), self.places());
         if self.mode == ScaleMode::Bounded {
             kept[scales.clone()].iter_mut().for_each(|raw| *raw = 0.5 + raw.sigmoid());
@@ -101,7 +101,7 @@ impl LearnedWeights {
 
     fn values_in_file(&self, numbers: &[f64]) -> Vec<f64> {
         let constants: Vec<Coeff> = numbers.iter().map(|v| Coeff::from(*v)).collect();
-        self.to_file(&constants).iter().map(Coeff::value).collect()
+        self.as_kept(&constants).iter().map(Coeff::value).collect()
     }
 
     /// Blocks, with the weights as a full matrix: absolute columns, zeros outside the window.
@@ -130,7 +130,7 @@ impl Learnable for LearnedWeights {
     }
 
     fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built> {
-        self.shape.build(&self.to_file(numbers), frame)
+        self.shape.build(&self.as_kept(numbers), frame)
     }
 
     fn export(&self, numbers: &[f64], frame: &Frame) -> Result<SolverFile> {
