@@ -1,11 +1,13 @@
 //! The option `--span`: which parts of a wider span are learned beside DyWeight's weights.
 //!
 //! ```text
-//! LIST = none | PART,PART,…      PART = state | bands[:EDGE:EDGE…] | operator:3|5[:mixed]
+//! LIST = none | PART,PART,…      PART = state | bands[:EDGE:EDGE…] | operator:3|5[:mixed] | sample
 //! ```
 
+use dyweight_core::denoiser::no_feature;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::solver::span::{Bands, Operator, SIZES, Span, StateWeights, check_edges};
+use dyweight_core::noise::Stream;
+use dyweight_core::solver::span::{Bands, Operator, SIZES, SampleNet, Span, StateWeights, check_edges};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -20,6 +22,8 @@ pub struct SpanSpec {
     pub bands: Option<Vec<f64>>,
     /// Convolutions.
     pub operator: Option<OperatorSpec>,
+    /// Weights of each sample's own.
+    pub sample: bool,
 }
 
 /// The convolutions of a span.
@@ -31,8 +35,7 @@ pub struct OperatorSpec {
     pub mixed: bool,
 }
 
-const EXPECTED: &str =
-    "a list of state, bands (or bands:3:7:13), operator:3, operator:5, operator:3:mixed, operator:5:mixed; or none";
+const EXPECTED: &str = "a list of state, bands (or bands:3:7:13), operator:3, operator:5, operator:3:mixed, operator:5:mixed, sample; or none";
 
 impl FromStr for SpanSpec {
     type Err = Error;
@@ -48,6 +51,7 @@ impl FromStr for SpanSpec {
             let (name, options) = part.trim().split_once(':').map_or((part.trim(), None), |(n, o)| (n, Some(o)));
             let is_new = match name {
                 "state" if options.is_none() => !std::mem::replace(&mut spec.state, true),
+                "sample" if options.is_none() => !std::mem::replace(&mut spec.sample, true),
                 "bands" => spec.bands.replace(edges(options).ok_or_else(bad)?).is_none(),
                 "operator" => spec.operator.replace(operator(options).ok_or_else(bad)?).is_none(),
                 _ => return Err(bad()),
@@ -80,7 +84,7 @@ fn operator(options: Option<&str>) -> Option<OperatorSpec> {
 
 impl fmt::Display for SpanSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = self.zero(&[], 1).parts();
+        let parts = self.zero(&[], 1, None).parts();
         f.write_str(&if parts.is_empty() { "none".into() } else { parts.join(",") })
     }
 }
@@ -106,26 +110,29 @@ impl SpanSpec {
             state: span.state.is_some(),
             bands: span.bands.as_ref().map(|bands| bands.edges.clone()),
             operator: span.operator.as_ref().map(|o| OperatorSpec { size: o.size, mixed: o.mixed }),
+            sample: span.sample.is_some(),
         }
     }
 
     /// The span before training, for rows of these widths.
-    fn zero(&self, widths: &[usize], channels: usize) -> Span {
+    fn zero(&self, widths: &[usize], channels: usize, net: Option<SampleNet>) -> Span {
         Span {
             state: self.state.then(|| StateWeights::zero(widths.len())),
             bands: self.bands.as_ref().map(|edges| Bands::zero(edges, widths)),
             operator: self.operator.map(|o| Operator::zero(o.size, channels, o.mixed, widths)),
+            sample: self.sample.then(|| net.unwrap_or(SampleNet { layers: Vec::new() })),
         }
     }
 
-    /// Where training starts for rows of these widths on samples of a shape: at what `given` has of the same parts, and else at 0.
-    pub fn start(&self, given: &Span, widths: &[usize], shape: Option<[usize; 3]>) -> Result<Span> {
-        let [channels, height, width] = match (self.bands.is_some() || self.operator.is_some(), shape) {
+    /// Where training starts for rows of these widths on a model: at what `given` has of the same parts, and else at 0.
+    pub fn start(&self, given: &Span, widths: &[usize], on: &On) -> Result<Span> {
+        let [channels, height, width] = match (self.bands.is_some() || self.operator.is_some(), on.shape) {
             (false, _) => [1, 1, 1],
             (true, Some(shape)) => shape,
             (true, None) => return Err(refused("the shape of the samples is not known".into())),
         };
-        let (zero, given) = (self.zero(widths, channels), given.fitted(widths));
+        let net = if self.sample { Some(on.net(widths)?) } else { None };
+        let (zero, given) = (self.zero(widths, channels, net), given.fitted(widths));
         let refused = |part: &str, why: &str| refused(format!("{part} on samples of {height} x {width} pixels: {why}"));
         if let Some(bands) = zero.bands.as_ref().filter(|bands| bands.within(height, width) < 2) {
             return Err(refused(
@@ -144,7 +151,27 @@ impl SpanSpec {
                 let alike = |o: &Operator| (o.size, o.mixed, o.channels) == (zero.size, zero.mixed, zero.channels);
                 given.operator.filter(alike).unwrap_or(zero)
             }),
+            sample: zero.sample.map(|zero| given.sample.filter(|s| s.features() == zero.features()).unwrap_or(zero)),
         })
+    }
+}
+
+/// What a span is learned on.
+pub struct On {
+    /// Shape of a sample, where it is known.
+    pub shape: Option<[usize; 3]>,
+    /// Numbers of the model's bottleneck feature, where it has one.
+    pub feature: Option<usize>,
+    /// Seed of layers that are drawn.
+    pub seed: u64,
+}
+
+impl On {
+    fn net(&self, widths: &[usize]) -> Result<SampleNet> {
+        let features = self.feature.ok_or_else(|| no_feature(0, None))?;
+        let window = widths.iter().copied().max().unwrap_or(1);
+        let [mut u, mut z] = ["uniform", "normal"].map(|kind| Stream::labelled(self.seed, &format!("sample {kind}")));
+        Ok(SampleNet::start(features, window, || u.uniform(), || z.normal()))
     }
 }
 
@@ -164,6 +191,7 @@ mod tests {
             ("operator:5:mixed,state", "state,operator:5:mixed"),
             ("bands:2:5.5", "bands:2:5.5"),
             ("bands:3:7:13", "bands"),
+            ("sample,state", "state,sample"),
             ("none", "none"),
         ] {
             let spec: SpanSpec = text.parse().unwrap();
