@@ -35,6 +35,8 @@ pub struct OperatorSpec {
     pub mixed: bool,
 }
 
+/// Nobody learns more.
+const MOST_NUMBERS: usize = 1 << 20;
 const EXPECTED: &str = "a list of state, bands (or bands:3:7:13), operator:3, operator:5, operator:3:mixed, operator:5:mixed, sample; or none";
 
 impl FromStr for SpanSpec {
@@ -114,6 +116,20 @@ impl SpanSpec {
         }
     }
 
+    /// An error where kernels would fill the memory.
+    fn require_few(&self, widths: &[usize], channels: usize) -> Result<()> {
+        let Some(OperatorSpec { size, mixed }) = self.operator else { return Ok(()) };
+        let kernels: usize = widths.iter().map(|width| width + 1).sum();
+        let taps = (size * size * channels).saturating_mul(if mixed { channels } else { 1 });
+        let numbers = taps.saturating_mul(kernels);
+        if numbers <= MOST_NUMBERS {
+            return Ok(());
+        }
+        let expected =
+            format!("{kernels} kernels for {channels} channels have {numbers} numbers, more than {MOST_NUMBERS}");
+        Err(Error::BadValue { name: "span", value: self.to_string(), expected })
+    }
+
     /// The span before training, for rows of these widths.
     fn zero(&self, widths: &[usize], channels: usize, net: Option<SampleNet>) -> Span {
         Span {
@@ -131,6 +147,7 @@ impl SpanSpec {
             (true, Some(shape)) => shape,
             (true, None) => return Err(refused("the shape of the samples is not known".into())),
         };
+        self.require_few(widths, channels)?;
         let net = if self.sample { Some(on.net(widths)?) } else { None };
         let (zero, given) = (self.zero(widths, channels, net), given.fitted(widths));
         let refused = |part: &str, why: &str| refused(format!("{part} on samples of {height} x {width} pixels: {why}"));
@@ -183,6 +200,13 @@ fn refused(problem: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Loss, TrainSpec, train};
+    use dyweight_core::denoiser::Model;
+    use dyweight_core::learned::{Block, LearnedSolver};
+    use dyweight_core::mixture::Mixture;
+    use dyweight_core::spec::{Budget, ScheduleSpec};
+    use dyweight_methods::solver_file::SolverFile;
+    use std::sync::Arc;
 
     #[test]
     fn lists_are_read_and_written_in_one_order() {
@@ -198,6 +222,73 @@ mod tests {
             assert_eq!(spec.to_string(), written);
             assert_eq!(written.parse::<SpanSpec>().unwrap(), spec);
         }
+    }
+
+    /// Two pixels side by side, in which every part has something to do.
+    fn model() -> Arc<dyn Model> {
+        Arc::new(Mixture::spiral().shaped([1, 1, 2]).unwrap())
+    }
+
+    fn spec(span: Option<&str>) -> TrainSpec {
+        let mut spec = TrainSpec { iters: Some(6), batch: Some(5), teacher_nfe: Some(10), ..TrainSpec::default() };
+        (spec.validation, spec.validate_every) = (Some(8), Some(2));
+        spec.dyweight.span = span.map(|text| text.parse().unwrap());
+        spec
+    }
+
+    const ALL: &str = "state,bands:1,operator:3,sample";
+
+    #[test]
+    fn every_part_starts_as_dyweight_and_is_moved_at_its_own_rate() {
+        let plan = |span| {
+            let schedule = ScheduleSpec::default();
+            spec(span).plan(&*model(), &schedule, Budget::Nfe(3), Loss::L2).unwrap()
+        };
+        let rates: Vec<f64> = plan(Some(ALL)).recipe.phases[0].groups.iter().map(|g| g.rate.base).collect();
+        assert_eq!(rates, [0.03, 0.01, 0.005]);
+        assert_eq!(plan(None).recipe.phases[0].groups.len(), 1);
+        // The same start by validation, and another end.
+        let initial = |span| train(model(), Budget::Nfe(3), &spec(span)).unwrap();
+        let plain = initial(None);
+        for span in ["state", "bands:1", "operator:3", "sample", ALL] {
+            let file = initial(Some(span));
+            assert_eq!(file.training["initial_loss"], plain.training["initial_loss"], "{span}");
+            let Some(weights) = file.body.weights() else { unreachable!() };
+            assert_eq!(weights.span.parts().join(","), span);
+            let moved = |block: &Block, numbers: &[f64]| block.is_empty() || numbers.iter().any(|v| *v != 0.0);
+            let mut rest = &weights.numbers()[..];
+            for block in weights.blocks() {
+                let (own, others) = rest.split_at(block.len());
+                assert!(moved(&block, own), "{span}: nothing has moved in {}", block.name);
+                rest = others;
+            }
+            // What was learned is what is read again, to the last bit.
+            let read = SolverFile::parse(&file.to_bytes()).unwrap();
+            assert_eq!(read, file);
+        }
+    }
+
+    /// A file goes on where it was, part by part.
+    #[test]
+    fn a_start_takes_what_it_is_given() {
+        let widths = [1, 2, 3];
+        let on = On { shape: Some([1, 1, 2]), feature: Some(64), seed: 3 };
+        let spec: SpanSpec = ALL.parse().unwrap();
+        let zero = spec.start(&Span::default(), &widths, &on).unwrap();
+        let numbers: Vec<f64> = (0..zero.numbers().len()).map(|i| i as f64).collect();
+        let given = zero.with(&numbers);
+        assert_eq!(spec.start(&given, &widths, &on).unwrap(), given);
+        let less = "operator:3".parse::<SpanSpec>().unwrap().start(&given, &widths, &on).unwrap();
+        assert_eq!((less.operator, less.state.is_some()), (given.operator.clone(), false));
+        let other = "operator:3:mixed".parse::<SpanSpec>().unwrap().start(&given, &widths, &on).unwrap();
+        assert!(other.numbers().iter().all(|v| **v == 0.0));
+        let many = On { shape: Some([4000, 2, 2]), ..on };
+        let error = "operator:5:mixed".parse::<SpanSpec>().unwrap().start(&given, &widths, &many).unwrap_err();
+        assert!(error.to_string().contains("4000 channels"), "{error}");
+        let blind = On { shape: None, feature: None, seed: 0 };
+        assert!(
+            ["bands", "sample"].iter().all(|t| t.parse::<SpanSpec>().unwrap().start(&given, &widths, &blind).is_err())
+        );
     }
 
     #[test]
