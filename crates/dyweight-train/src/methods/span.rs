@@ -247,12 +247,13 @@ mod tests {
         let rates: Vec<f64> = plan(Some(ALL)).recipe.phases[0].groups.iter().map(|g| g.rate.base).collect();
         assert_eq!(rates, [0.03, 0.01, 0.005]);
         assert_eq!(plan(None).recipe.phases[0].groups.len(), 1);
-        // The same start by validation, and another end.
-        let initial = |span| train(model(), Budget::Nfe(3), &spec(span)).unwrap();
-        let plain = initial(None);
+        // The same start by validation, and another end where nobody validates.
+        let trained = |spec: &TrainSpec| train(model(), Budget::Nfe(3), spec).unwrap();
+        let plain = trained(&spec(None));
         for span in ["state", "bands:1", "operator:3", "sample", ALL] {
-            let file = initial(Some(span));
-            assert_eq!(file.training["initial_loss"], plain.training["initial_loss"], "{span}");
+            let start = trained(&spec(Some(span)));
+            assert_eq!(start.training["initial_loss"], plain.training["initial_loss"], "{span}");
+            let file = trained(&TrainSpec { plain: Some(true), ..spec(Some(span)) });
             let Some(weights) = file.body.weights() else { unreachable!() };
             assert_eq!(weights.span.parts().join(","), span);
             let moved = |block: &Block, numbers: &[f64]| block.is_empty() || numbers.iter().any(|v| *v != 0.0);
