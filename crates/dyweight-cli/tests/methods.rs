@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// A second or less of work each.
 const METHODS: &[(&str, &str)] = &[
-    ("dyweight", "--span state --nfe 3 --iters 40 --batch 8 --validation 16"),
+    ("dyweight", "--span state,sample --nfe 3 --iters 40 --batch 8 --validation 16"),
     ("ld3", "--nfe 4 --iters 60 --pairs 20 --validation 10"),
     ("epd", "--nfe 5 --iters 40 --batch 8 --validation 16"),
     ("epd-plugin", "--nfe 5 --count-parallel once --iters 40 --batch 8 --validation 16"),

@@ -107,7 +107,7 @@ pub fn integrate(
         });
     }
     check_ends(trail.prediction(), plan)?;
-    check_channels(plan.solver, noise.tensor())?;
+    require_channels(plan.solver, noise.tensor().shape()[1])?;
     let mut run = plan.solver.begin(times, trail.prediction())?;
     let mut x = trail.combine(&[(times[0].clone(), noise)])?;
     let mut show = |trail: &Trail<'_>, index: usize, x: &Sample| {
@@ -198,11 +198,12 @@ fn check_ends(prediction: Prediction, plan: &Plan<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_channels(solver: &dyn Solver, noise: &Tensor) -> Result<()> {
+/// An error unless the solver can be used on samples of so many channels.
+pub fn require_channels(solver: &dyn Solver, found: usize) -> Result<()> {
     match solver.channels() {
-        Some(channels) if channels != noise.shape()[1] => {
+        Some(channels) if channels != found => {
             let what = format!("channels of the samples that {} was learned for", solver.label());
-            Err(Error::Shape { what, expected: vec![channels], found: vec![noise.shape()[1]] })
+            Err(Error::Shape { what, expected: vec![channels], found: vec![found] })
         }
         _ => Ok(()),
     }

@@ -75,6 +75,7 @@ const SPANS: [(&str, Make); 7] = [
         state: Some(StateWeights::zero(widths.len())),
         bands: Some(Bands::zero(&[1.0, 2.5], widths)),
         operator: Some(Operator::zero(3, 2, true, widths)),
+        sample: None,
     }),
 ];
 

@@ -45,7 +45,7 @@ pub use learned::Learned;
 pub use methods::dyweight::DyWeightOptions;
 pub use methods::learned_weights::{LearnedWeights, ScaleMode};
 pub use methods::points::CountParallel;
-pub use methods::span::{OperatorSpec, SpanSpec};
+pub use methods::span::{On, OperatorSpec, SpanSpec};
 pub use objective::Loss;
 pub use optimiser::{Moments, Optimiser};
 pub use pairs::{Noise, Pairs};

@@ -9,7 +9,7 @@ use dyweight::sample::{Plan, sample};
 use dyweight::schedule::{Grid, Schedule};
 use dyweight::solver::span::Span;
 use dyweight::solver::{Initial, Weights};
-use dyweight::train::SpanSpec;
+use dyweight::train::{On, SpanSpec};
 use dyweight::{Result, Tensor};
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -75,7 +75,11 @@ fn main() -> Result<()> {
     println!("{:<32} {plain:>8.4} ms per step and sample", "DyWeight itself");
     let widths: Vec<usize> = Initial::Ab.rows(STEPS, 3).iter().map(Vec::len).collect();
     for text in SPANS {
-        let span = text.parse::<SpanSpec>()?.start(&Span::default(), &widths, Some(SHAPE))?;
+        let span = text.parse::<SpanSpec>()?.start(
+            &Span::default(),
+            &widths,
+            &On { shape: Some(SHAPE), feature: None, seed: 0 },
+        )?;
         // Numbers that are not 0, as after training.
         let numbers: Vec<f64> = (0..span.numbers().len()).map(|i| 1e-3 * (i as f64).sin()).collect();
         let more = solver_time(span.with(&numbers), &grid, &noise)? - plain;

@@ -180,8 +180,9 @@ impl Run for DyWeightRun<'_> {
     fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample> {
         let time = self.time.clone();
         let level = self.solver.scale(i).map_or_else(|| time.clone(), |s| s * &time).abs();
+        self.span.before(trail);
         self.slopes.push(trail.slope(&x, &Query { time: time.clone(), level, guard: GUARD })?);
-        let row = &self.solver.rows[i];
+        let row = &self.span.row(trail, &self.solver.rows[i], &self.times[i..])?;
         let length = &self.times[i + 1] - &time;
         let mut terms = vec![(Coeff::from(1.0), &x)];
         let window = &self.slopes[self.slopes.len() - row.len()..];

@@ -33,16 +33,18 @@ const RECOMMENDED: &str = "bands,operator:3";
 /// All past slopes: a window as long as any run.
 const ALL_SLOPES: &str = "all slopes";
 /// The switches alone, then together.
-const SPANS: [&str; 9] = [
+const SPANS: [&str; 11] = [
     "state",
     "bands",
     "operator:3",
     "operator:5",
     "operator:3:mixed",
     "operator:5:mixed",
+    "sample",
     RECOMMENDED,
     "bands,operator:5",
     "state,bands,operator:3",
+    "state,bands,operator:3,sample",
 ];
 
 /// The spans that are asked for, with their row.

@@ -1,7 +1,7 @@
 //! DyWeight: its options, where it starts, and its recipe.
 
 use super::learned_weights::{LearnedWeights, ScaleMode};
-use super::span::SpanSpec;
+use super::span::{On, SpanSpec};
 use super::{Common, Method, Start, other_method};
 use crate::learnable::Learnable;
 use crate::learned::Learned;
@@ -37,7 +37,7 @@ pub struct DyWeightOptions {
             long,
             value_name = "LIST",
             help_heading = "Solver",
-            help = "Wider span at no further call: state, bands, operator:3 or :5 (and :mixed), with commas between [none]"
+            help = "Wider span at no further call: state, bands, operator:3 or :5 (and :mixed), sample, with commas between [none]"
         )
     )]
     pub span: Option<SpanSpec>,
@@ -81,7 +81,8 @@ impl Method for DyWeightMethod {
             false => spec.dyweight.scale.unwrap_or_default(),
         };
         let wanted = spec.dyweight.span.clone().unwrap_or_else(|| SpanSpec::of(&begins.span));
-        let span = wanted.start(&begins.span, &widths, frame.shape)?;
+        let on = On { shape: frame.shape, feature: frame.feature, seed: spec.seed.unwrap_or(0) };
+        let span = wanted.start(&begins.span, &widths, &on)?;
         let mut settled = TrainSpec { order: Some(window), ..spec.clone() };
         settled.dyweight.no_time_shift = (!begins.time_shift).then_some(true);
         settled.dyweight.span = (!span.is_empty()).then_some(wanted);
@@ -95,14 +96,20 @@ impl Method for DyWeightMethod {
         Ok(Start { learnable: Arc::new(learnable), numbers, window, settled })
     }
 
-    /// Kernels have their own group, at a third of the rate: they begin at 0, and each moves every pixel.
+    /// Kernels have a group of their own at a third of the rate, since each moves every pixel; layers of a network at a sixth, which is AMED's rate
+    /// for few calls.
     fn phases(&self, _: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>> {
+        let slower = |name: &str| match name {
+            "operator" => 3.0,
+            "sample" => 6.0,
+            _ => 1.0,
+        };
         let blocks: Vec<&'static str> = learnable.blocks().iter().map(|block| block.name).collect();
-        let (kernels, weights): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|name| *name == "operator");
+        let (weights, others): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|name| slower(name) == 1.0);
         let mut phase = common.phase(&weights);
-        if !kernels.is_empty() {
-            let slower = Common { lr: common.lr / 3.0, ..*common };
-            phase.groups.push(slower.group(&kernels, common.iterations));
+        for name in others {
+            let common = Common { lr: common.lr / slower(name), ..*common };
+            phase.groups.push(common.group(&[name], common.iterations));
         }
         Ok(vec![phase])
     }

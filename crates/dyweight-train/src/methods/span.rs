@@ -1,11 +1,13 @@
 //! The option `--span`: which parts of a wider span are learned beside DyWeight's weights.
 //!
 //! ```text
-//! LIST = none | PART,PART,…      PART = state | bands[:EDGE:EDGE…] | operator:3|5[:mixed]
+//! LIST = none | PART,PART,…      PART = state | bands[:EDGE:EDGE…] | operator:3|5[:mixed] | sample
 //! ```
 
+use dyweight_core::denoiser::no_feature;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::solver::span::{Bands, Operator, SIZES, Span, StateWeights, check_edges};
+use dyweight_core::noise::Stream;
+use dyweight_core::solver::span::{Bands, Operator, SIZES, SampleNet, Span, StateWeights, check_edges};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -20,6 +22,8 @@ pub struct SpanSpec {
     pub bands: Option<Vec<f64>>,
     /// Convolutions.
     pub operator: Option<OperatorSpec>,
+    /// Weights of each sample's own.
+    pub sample: bool,
 }
 
 /// The convolutions of a span.
@@ -31,8 +35,9 @@ pub struct OperatorSpec {
     pub mixed: bool,
 }
 
-const EXPECTED: &str =
-    "a list of state, bands (or bands:3:7:13), operator:3, operator:5, operator:3:mixed, operator:5:mixed; or none";
+/// Nobody learns more.
+const MOST_NUMBERS: usize = 1 << 20;
+const EXPECTED: &str = "a list of state, bands (or bands:3:7:13), operator:3, operator:5, operator:3:mixed, operator:5:mixed, sample; or none";
 
 impl FromStr for SpanSpec {
     type Err = Error;
@@ -48,6 +53,7 @@ impl FromStr for SpanSpec {
             let (name, options) = part.trim().split_once(':').map_or((part.trim(), None), |(n, o)| (n, Some(o)));
             let is_new = match name {
                 "state" if options.is_none() => !std::mem::replace(&mut spec.state, true),
+                "sample" if options.is_none() => !std::mem::replace(&mut spec.sample, true),
                 "bands" => spec.bands.replace(edges(options).ok_or_else(bad)?).is_none(),
                 "operator" => spec.operator.replace(operator(options).ok_or_else(bad)?).is_none(),
                 _ => return Err(bad()),
@@ -80,7 +86,7 @@ fn operator(options: Option<&str>) -> Option<OperatorSpec> {
 
 impl fmt::Display for SpanSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = self.zero(&[], 1).parts();
+        let parts = self.zero(&[], 1, None).parts();
         f.write_str(&if parts.is_empty() { "none".into() } else { parts.join(",") })
     }
 }
@@ -106,26 +112,44 @@ impl SpanSpec {
             state: span.state.is_some(),
             bands: span.bands.as_ref().map(|bands| bands.edges.clone()),
             operator: span.operator.as_ref().map(|o| OperatorSpec { size: o.size, mixed: o.mixed }),
+            sample: span.sample.is_some(),
         }
     }
 
+    /// An error where kernels would fill the memory.
+    fn require_few(&self, widths: &[usize], channels: usize) -> Result<()> {
+        let Some(OperatorSpec { size, mixed }) = self.operator else { return Ok(()) };
+        let kernels: usize = widths.iter().map(|width| width + 1).sum();
+        let taps = (size * size * channels).saturating_mul(if mixed { channels } else { 1 });
+        let numbers = taps.saturating_mul(kernels);
+        if numbers <= MOST_NUMBERS {
+            return Ok(());
+        }
+        let expected =
+            format!("{kernels} kernels for {channels} channels have {numbers} numbers, more than {MOST_NUMBERS}");
+        Err(Error::BadValue { name: "span", value: self.to_string(), expected })
+    }
+
     /// The span before training, for rows of these widths.
-    fn zero(&self, widths: &[usize], channels: usize) -> Span {
+    fn zero(&self, widths: &[usize], channels: usize, net: Option<SampleNet>) -> Span {
         Span {
             state: self.state.then(|| StateWeights::zero(widths.len())),
             bands: self.bands.as_ref().map(|edges| Bands::zero(edges, widths)),
             operator: self.operator.map(|o| Operator::zero(o.size, channels, o.mixed, widths)),
+            sample: self.sample.then(|| net.unwrap_or(SampleNet { layers: Vec::new() })),
         }
     }
 
-    /// Where training starts for rows of these widths on samples of a shape: at what `given` has of the same parts, and else at 0.
-    pub fn start(&self, given: &Span, widths: &[usize], shape: Option<[usize; 3]>) -> Result<Span> {
-        let [channels, height, width] = match (self.bands.is_some() || self.operator.is_some(), shape) {
+    /// Where training starts for rows of these widths on a model: at what `given` has of the same parts, and else at 0.
+    pub fn start(&self, given: &Span, widths: &[usize], on: &On) -> Result<Span> {
+        let [channels, height, width] = match (self.bands.is_some() || self.operator.is_some(), on.shape) {
             (false, _) => [1, 1, 1],
             (true, Some(shape)) => shape,
             (true, None) => return Err(refused("the shape of the samples is not known".into())),
         };
-        let (zero, given) = (self.zero(widths, channels), given.fitted(widths));
+        self.require_few(widths, channels)?;
+        let net = if self.sample { Some(on.net(widths)?) } else { None };
+        let (zero, given) = (self.zero(widths, channels, net), given.fitted(widths));
         let refused = |part: &str, why: &str| refused(format!("{part} on samples of {height} x {width} pixels: {why}"));
         if let Some(bands) = zero.bands.as_ref().filter(|bands| bands.within(height, width) < 2) {
             return Err(refused(
@@ -144,7 +168,27 @@ impl SpanSpec {
                 let alike = |o: &Operator| (o.size, o.mixed, o.channels) == (zero.size, zero.mixed, zero.channels);
                 given.operator.filter(alike).unwrap_or(zero)
             }),
+            sample: zero.sample.map(|zero| given.sample.filter(|s| s.features() == zero.features()).unwrap_or(zero)),
         })
+    }
+}
+
+/// What a span is learned on.
+pub struct On {
+    /// Shape of a sample, where it is known.
+    pub shape: Option<[usize; 3]>,
+    /// Numbers of the model's bottleneck feature, where it has one.
+    pub feature: Option<usize>,
+    /// Seed of layers that are drawn.
+    pub seed: u64,
+}
+
+impl On {
+    fn net(&self, widths: &[usize]) -> Result<SampleNet> {
+        let features = self.feature.ok_or_else(|| no_feature(0, None))?;
+        let window = widths.iter().copied().max().unwrap_or(1);
+        let [mut u, mut z] = ["uniform", "normal"].map(|kind| Stream::labelled(self.seed, &format!("sample {kind}")));
+        Ok(SampleNet::start(features, window, || u.uniform(), || z.normal()))
     }
 }
 
@@ -156,6 +200,13 @@ fn refused(problem: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Loss, TrainSpec, train};
+    use dyweight_core::denoiser::Model;
+    use dyweight_core::learned::{Block, LearnedSolver};
+    use dyweight_core::mixture::Mixture;
+    use dyweight_core::spec::{Budget, ScheduleSpec};
+    use dyweight_methods::solver_file::SolverFile;
+    use std::sync::Arc;
 
     #[test]
     fn lists_are_read_and_written_in_one_order() {
@@ -164,12 +215,80 @@ mod tests {
             ("operator:5:mixed,state", "state,operator:5:mixed"),
             ("bands:2:5.5", "bands:2:5.5"),
             ("bands:3:7:13", "bands"),
+            ("sample,state", "state,sample"),
             ("none", "none"),
         ] {
             let spec: SpanSpec = text.parse().unwrap();
             assert_eq!(spec.to_string(), written);
             assert_eq!(written.parse::<SpanSpec>().unwrap(), spec);
         }
+    }
+
+    /// Two pixels side by side, in which every part has something to do.
+    fn model() -> Arc<dyn Model> {
+        Arc::new(Mixture::spiral().shaped([1, 1, 2]).unwrap())
+    }
+
+    fn spec(span: Option<&str>) -> TrainSpec {
+        let mut spec = TrainSpec { iters: Some(6), batch: Some(5), teacher_nfe: Some(10), ..TrainSpec::default() };
+        (spec.validation, spec.validate_every) = (Some(8), Some(2));
+        spec.dyweight.span = span.map(|text| text.parse().unwrap());
+        spec
+    }
+
+    const ALL: &str = "state,bands:1,operator:3,sample";
+
+    #[test]
+    fn every_part_starts_as_dyweight_and_is_moved_at_its_own_rate() {
+        let plan = |span| {
+            let schedule = ScheduleSpec::default();
+            spec(span).plan(&*model(), &schedule, Budget::Nfe(3), Loss::L2).unwrap()
+        };
+        let rates: Vec<f64> = plan(Some(ALL)).recipe.phases[0].groups.iter().map(|g| g.rate.base).collect();
+        assert_eq!(rates, [0.03, 0.01, 0.005]);
+        assert_eq!(plan(None).recipe.phases[0].groups.len(), 1);
+        // The same start by validation, and another end.
+        let initial = |span| train(model(), Budget::Nfe(3), &spec(span)).unwrap();
+        let plain = initial(None);
+        for span in ["state", "bands:1", "operator:3", "sample", ALL] {
+            let file = initial(Some(span));
+            assert_eq!(file.training["initial_loss"], plain.training["initial_loss"], "{span}");
+            let Some(weights) = file.body.weights() else { unreachable!() };
+            assert_eq!(weights.span.parts().join(","), span);
+            let moved = |block: &Block, numbers: &[f64]| block.is_empty() || numbers.iter().any(|v| *v != 0.0);
+            let mut rest = &weights.numbers()[..];
+            for block in weights.blocks() {
+                let (own, others) = rest.split_at(block.len());
+                assert!(moved(&block, own), "{span}: nothing has moved in {}", block.name);
+                rest = others;
+            }
+            // What was learned is what is read again, to the last bit.
+            let read = SolverFile::parse(&file.to_bytes()).unwrap();
+            assert_eq!(read, file);
+        }
+    }
+
+    /// A file goes on where it was, part by part.
+    #[test]
+    fn a_start_takes_what_it_is_given() {
+        let widths = [1, 2, 3];
+        let on = On { shape: Some([1, 1, 2]), feature: Some(64), seed: 3 };
+        let spec: SpanSpec = ALL.parse().unwrap();
+        let zero = spec.start(&Span::default(), &widths, &on).unwrap();
+        let numbers: Vec<f64> = (0..zero.numbers().len()).map(|i| i as f64).collect();
+        let given = zero.with(&numbers);
+        assert_eq!(spec.start(&given, &widths, &on).unwrap(), given);
+        let less = "operator:3".parse::<SpanSpec>().unwrap().start(&given, &widths, &on).unwrap();
+        assert_eq!((less.operator, less.state.is_some()), (given.operator.clone(), false));
+        let other = "operator:3:mixed".parse::<SpanSpec>().unwrap().start(&given, &widths, &on).unwrap();
+        assert!(other.numbers().iter().all(|v| **v == 0.0));
+        let many = On { shape: Some([4000, 2, 2]), ..on };
+        let error = "operator:5:mixed".parse::<SpanSpec>().unwrap().start(&given, &widths, &many).unwrap_err();
+        assert!(error.to_string().contains("4000 channels"), "{error}");
+        let blind = On { shape: None, feature: None, seed: 0 };
+        assert!(
+            ["bands", "sample"].iter().all(|t| t.parse::<SpanSpec>().unwrap().start(&given, &widths, &blind).is_err())
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! n is the unit noise a run started from (at step 0 it is the state, so e begins at step 1). P_b is a band of frequencies
-//! ([`Bands`]), K a small convolution ([`Operator`]). The state is divided by its usual size, so that all numbers weigh vectors of the
+//! ([`Bands`]), K a small convolution ([`Operator`]); with [`SampleNet`] the weights w are each sample's own. The state is divided by its usual size, so that all numbers weigh vectors of the
 //! size of a slope. Every number is 0 before training, and then the bits are DyWeight's.
 //!
 //! The state and the starting noise are those of non-stationary solvers (Shaul et al. 2024); operators follow SpanLift (arXiv
@@ -16,9 +16,11 @@
 mod bands;
 mod cosine;
 mod operator;
+mod sample;
 
 pub use bands::{Bands, check_edges};
 pub use operator::{Operator, SIZES};
+pub use sample::SampleNet;
 
 use super::Rows;
 use crate::coeff::Coeff;
@@ -41,6 +43,9 @@ pub struct Span<T = f64> {
     /// Convolutions.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub operator: Option<Operator<T>>,
+    /// Weights of each sample's own.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub sample: Option<SampleNet<T>>,
 }
 
 fn none<T>() -> Option<T> {
@@ -49,7 +54,7 @@ fn none<T>() -> Option<T> {
 
 impl<T> Default for Span<T> {
     fn default() -> Self {
-        Self { state: None, bands: None, operator: None }
+        Self { state: None, bands: None, operator: None, sample: None }
     }
 }
 
@@ -73,13 +78,14 @@ impl StateWeights {
 impl<T> Span<T> {
     /// True if there is nothing but DyWeight.
     pub fn is_empty(&self) -> bool {
-        self.state.is_none() && self.bands.is_none() && self.operator.is_none()
+        self.state.is_none() && self.bands.is_none() && self.operator.is_none() && self.sample.is_none()
     }
 
     /// Its parts, as the option of training names them.
     pub fn parts(&self) -> Vec<String> {
         let state = self.state.as_ref().map(|_| "state".to_string());
-        let parts = [state, self.bands.as_ref().map(Bands::name), self.operator.as_ref().map(Operator::name)];
+        let sample = self.sample.as_ref().map(|_| "sample".to_string());
+        let parts = [state, self.bands.as_ref().map(Bands::name), self.operator.as_ref().map(Operator::name), sample];
         parts.into_iter().flatten().collect()
     }
 
@@ -92,6 +98,7 @@ impl<T> Span<T> {
         }
         blocks.extend(self.bands.as_ref().map(Bands::block));
         blocks.extend(self.operator.as_ref().map(Operator::block));
+        blocks.extend(self.sample.as_ref().map(SampleNet::block));
         blocks
     }
 
@@ -103,6 +110,7 @@ impl<T> Span<T> {
         }
         all.extend(self.bands.iter().flat_map(|bands| bands.offsets.iter().flatten().flatten()));
         all.extend(self.operator.iter().flat_map(|operator| operator.kernels.iter().flatten().flatten()));
+        all.extend(self.sample.iter().flat_map(|sample| sample.layers.iter().flatten().flatten()));
         all
     }
 
@@ -119,7 +127,8 @@ impl<T> Span<T> {
             let Operator { size, channels, mixed, kernels } = o;
             Operator { size: *size, channels: *channels, mixed: *mixed, kernels: tables(kernels) }
         });
-        Span { state, bands, operator }
+        let sample = self.sample.as_ref().map(|s| SampleNet { layers: tables(&s.layers) });
+        Span { state, bands, operator, sample }
     }
 
     /// An error unless the shapes go with rows of these widths.
@@ -129,7 +138,8 @@ impl<T> Span<T> {
             require_len("span: weights on the noise, one per step but the first", widths.len() - 1, noise.len())?;
         }
         self.bands.iter().try_for_each(|bands| bands.check(widths))?;
-        self.operator.iter().try_for_each(|operator| operator.check(widths))
+        self.operator.iter().try_for_each(|operator| operator.check(widths))?;
+        self.sample.iter().try_for_each(|sample| sample.check(widths))
     }
 }
 
@@ -178,6 +188,21 @@ impl<'s> SpanRun<'s> {
         Self { span, start: None, bands: span.bands.as_ref().map(BandRun::new) }
     }
 
+    /// Asks for what the row of the next step needs of its call.
+    pub fn before(&self, trail: &mut Trail<'_>) {
+        if let Some(sample) = &self.span.sample {
+            trail.want_feature(sample.features());
+        }
+    }
+
+    /// The row of a step between two nominal times, after its call.
+    pub fn row(&self, trail: &mut Trail<'_>, row: &[Coeff], times: &[Coeff]) -> Result<Vec<Coeff>> {
+        match &self.span.sample {
+            Some(sample) => sample.row(trail, row, (times[0].value(), times[1].value())),
+            None => Ok(row.to_vec()),
+        }
+    }
+
     /// What the update has besides weighted slopes, to be multiplied by the step's length.
     pub fn terms(&mut self, trail: &mut Trail<'_>, place: &Place<'_>) -> Result<Vec<(Coeff, Sample)>> {
         let (span, mut terms) = (self.span, Vec::new());
@@ -224,6 +249,8 @@ impl Span {
             let step = |(list, width): (&Vec<Vec<f64>>, &usize)| fitted(list, width + 1, &vec![0.0; o.taps()]);
             Operator { kernels: o.kernels.iter().zip(widths).map(step).collect(), ..o.clone() }
         });
-        Self { state: self.state.clone(), bands, operator }
+        let window = widths.iter().copied().max().unwrap_or(0);
+        let sample = self.sample.as_ref().map(|sample| sample.fitted(window));
+        Self { state: self.state.clone(), bands, operator, sample }
     }
 }
