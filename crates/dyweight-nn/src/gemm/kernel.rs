@@ -279,19 +279,18 @@ impl<S: Simd> Finish<S> {
     /// `S` must be available, and a bias valid at `column..column + lanes`.
     #[inline(always)]
     pub(crate) unsafe fn new(epilogue: &Epilogue<'_>, column: usize, lanes: usize) -> Self {
+        let residual = epilogue.residual.map(<[f32]>::as_ptr);
+        let mut finish = Self { bias: None, residual, scale: None, relu: epilogue.relu, lanes };
         // SAFETY: the caller's contract.
         unsafe {
-            let bias = match epilogue.bias {
-                Some(bias) => Some(load_lanes::<S>(bias.as_ptr().add(column), lanes)),
-                None => None,
-            };
-            let residual = match epilogue.residual {
-                Some(residual) => Some(residual.as_ptr()),
-                None => None,
-            };
-            let scale = if epilogue.scale != 1.0 { Some(S::splat(epilogue.scale)) } else { None };
-            Self { bias, residual, scale, relu: epilogue.relu, lanes }
+            if let Some(bias) = epilogue.bias {
+                finish.bias = Some(load_lanes::<S>(bias.as_ptr().add(column), lanes));
+            }
+            if epilogue.scale != 1.0 {
+                finish.scale = Some(S::splat(epilogue.scale));
+            }
         }
+        finish
     }
 
     /// Stores a sum at `offset` of the output.
