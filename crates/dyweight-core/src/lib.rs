@@ -15,6 +15,7 @@
 //! | [`sample`](mod@sample) | the one loop |
 //! | [`mixture`] | a model with a closed form, to try everything on |
 //! | [`learned`] | what all learned solvers have in common |
+//! | [`small_net`] | a small network that makes coefficients of a feature |
 //! | [`spec`] | solvers, schedules and budgets by name |
 //!
 //! There are no threads, files or clock in this crate, and nothing that needs a linear-algebra library.
@@ -29,6 +30,7 @@ pub mod mixture;
 pub mod noise;
 pub mod sample;
 pub mod schedule;
+pub mod small_net;
 pub mod solver;
 pub mod spec;
 pub mod tensor;

@@ -13,11 +13,11 @@
 //! predictions (which is not iPNDM beyond order 1); an analytical first step predicts x(1 − t/√(1+t²)) instead of 0, as everywhere in this
 //! program; flows move along t itself, where λ is infinite at both ends. Training is on the endpoint, through all steps.
 
-use crate::small_net::{CODE, EMBEDDED, HEAD, Made, Net, WIDTH};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len};
+use dyweight_core::small_net::{CODE, EMBEDDED, HEAD, Made, Net, WIDTH};
 use dyweight_core::solver::{Run, Solver, adams_bashforth};
 use dyweight_core::trail::{Query, Sample, Trail};
 use serde::{Deserialize, Serialize};

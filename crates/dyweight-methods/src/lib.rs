@@ -12,7 +12,6 @@ mod gits;
 mod ld3;
 mod predictor;
 mod s4s;
-mod small_net;
 pub mod solver_file;
 
 pub use amed::{Amed, AmedPlugin};

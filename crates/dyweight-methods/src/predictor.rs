@@ -7,10 +7,10 @@
 //!
 //! The network is `small_net.rs`. A scale whose range δ is 0 has no head and is 1.
 
-use crate::small_net::{CODE, EMBEDDED, HEAD, Made, Net, WIDTH};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::learned::{Block, require_finite, require_len};
+use dyweight_core::small_net::{CODE, EMBEDDED, HEAD, Made, Net, WIDTH};
 use serde::{Deserialize, Serialize};
 
 /// The predictor's numbers, under the names of the released code.

@@ -7,6 +7,7 @@ use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Stream;
 use dyweight_core::sample::{Plan, integrate, probe};
 use dyweight_core::schedule::Schedule;
+use dyweight_core::solver::span::SampleNet;
 use dyweight_core::solver::{
     Base, Dpm2, DpmPp, Form, Initial, Ipndm, LowerOrderFinal, Predict, Solver, UniPc, Weights,
 };
@@ -64,7 +65,7 @@ fn frame(flow: bool, afs: bool) -> Frame {
         }
     };
     let grid = schedule.grid(STEPS, range).unwrap();
-    Frame { grid, schedule, range, afs, prediction, bounded: false, feature: Some(FEATURES), nfe: STEPS }
+    Frame { grid, schedule, range, afs, prediction, bounded: false, shape: None, feature: Some(FEATURES), nfe: STEPS }
 }
 
 fn noise() -> Tensor {
@@ -166,7 +167,20 @@ fn every_number_of_every_method_has_its_derivative() {
         }
         let weights = Weights::new(Initial::Ab.rows(STEPS, 3), vec![1.0; STEPS - usize::from(afs)]);
         check("dyweight", &weights, &moved(&weights, 0.05), flow, afs);
+        let own = own_weights(&weights);
+        check("dyweight, each sample its own", &own, &moved(&own, 0.05), flow, afs);
+        // Its last layer is 0 before training, and then it is DyWeight.
+        let model = model(flow);
+        assert_eq!(run(&model, &fixed(&own, &frame), afs), run(&model, &fixed(&weights, &frame), afs));
     }
+}
+
+/// With weights of each sample's own, from its feature.
+fn own_weights(weights: &Weights) -> Weights {
+    let (mut u, mut z) = (Stream::new(1), Stream::new(2));
+    let mut own = weights.clone();
+    own.span.sample = Some(SampleNet::start(FEATURES, 3, || u.uniform(), || z.normal()));
+    own
 }
 
 fn near(name: &str, a: &Tensor, b: &Tensor, tolerance: f64) {

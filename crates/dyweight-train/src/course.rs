@@ -1,8 +1,8 @@
 //! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is put together.
 
 use crate::comm::{Comm, Solo};
-use crate::methods::dyweight::{LearnedWeights, ScaleMode};
 use crate::methods::gits::Ground;
+use crate::methods::learned_weights::{LearnedWeights, ScaleMode};
 use crate::session::{Files, Session, Watcher};
 use crate::snapshot::Snapshot;
 use crate::spec::{TrainPlan, TrainSpec};

@@ -172,13 +172,23 @@ fn short() -> TrainSpec {
 
 /// Trains in a directory, stopping in process `stopper` after so many iterations; the parameters found.
 fn train(comm: &Arc<dyn Comm>, place: &Path, stop: Option<(usize, usize)>, resume: bool) -> Result<Vec<f64>> {
-    let loaded = mixture();
+    train_on(&mixture(), short(), comm, place, stop, resume)
+}
+
+fn train_on(
+    loaded: &LoadedModel,
+    spec: TrainSpec,
+    comm: &Arc<dyn Comm>,
+    place: &Path,
+    stop: Option<(usize, usize)>,
+    resume: bool,
+) -> Result<Vec<f64>> {
     let course = Course {
         comm: comm.clone(),
         cache: Some(place.join("teacher")),
         files: Some(Files::beside(&place.join("solver.json"))),
         resume,
-        ..Course::new(loaded.model.clone(), loaded.identity(), Budget::Nfe(4), short(), Loss::L2)
+        ..Course::new(loaded.model.clone(), loaded.identity(), Budget::Nfe(4), spec, Loss::L2)
     };
     let prepared = course.prepare()?;
     let trained = prepared.run(&prepared.pairing()?, &mut |iteration, _| match stop {
@@ -219,6 +229,27 @@ fn a_run_stopped_in_any_process_is_resumed_by_any_number() {
         assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
     }
     assert_eq!(train(&alone_comm(), &place.0, None, true).unwrap(), expected);
+    assert!(place.files() == alone.files(), "other files are left");
+}
+
+/// Kernels have a group of their own in the optimiser, whose moments are part of the state.
+#[test]
+fn a_wider_span_has_the_same_bits_for_any_number_of_processes_and_when_resumed() {
+    let loaded = ModelSpec { shape: Some([1, 1, 2]), ..ModelSpec::named("mixture") }.build().unwrap();
+    let mut spec = short();
+    spec.dyweight.span = Some("state,bands:1,operator:3".parse().unwrap());
+    let train = |comm: &Arc<dyn Comm>, place: &Place, stop, resume| {
+        train_on(&loaded, spec.clone(), comm, &place.0, stop, resume)
+    };
+    let alone = Place::new("span-alone");
+    let expected = train(&alone_comm(), &alone, None, false).unwrap();
+    let place = Place::new("span-3");
+    for ended in together(3, |comm| train(comm, &place, Some((1, 5)), false)) {
+        assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    }
+    for found in together(2, |comm| train(comm, &place, None, true).unwrap()) {
+        assert_eq!(found, expected);
+    }
     assert!(place.files() == alone.files(), "other files are left");
 }
 

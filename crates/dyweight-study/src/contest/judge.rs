@@ -16,7 +16,7 @@ use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
 use dyweight_core::learned::Built;
-use dyweight_core::sample::{Plan, probe, sample};
+use dyweight_core::sample::{Plan, probe, require_channels, sample};
 use dyweight_core::solver::Solver;
 use dyweight_core::spec::budget::Setting;
 use dyweight_core::spec::{Budget, ScheduleSpec};
@@ -84,6 +84,7 @@ impl Ready {
         let Built { solver, times } = file.build()?;
         let plan = Plan { solver: &*solver, times: times.clone(), afs: file.afs, denoise_to_zero: false };
         let probed = probe(&plan, prediction)?;
+        require_channels(&*solver, subject.model.model.shape()[0])?;
         let calls = subject.calls()?;
         let (made, rounds) = (calls * probed.calls, calls * probed.rounds);
         let counted = if entry.once { rounds } else { made };

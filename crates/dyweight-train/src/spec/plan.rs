@@ -72,8 +72,8 @@ impl TrainSpec {
         // What is really called, however the budget was meant.
         let counted = method.stand_in(&TrainSpec { count_parallel: None, ..spec.clone() }, bounded)?;
         let nfe = Setting { solver: &*counted, ..setting }.count(&grid)?;
-        let feature = model.feature_len();
-        let frame = Frame { grid, schedule: rule, range, afs, prediction, bounded, feature, nfe };
+        let (shape, feature) = (Some(model.shape()), model.feature_len());
+        let frame = Frame { grid, schedule: rule, range, afs, prediction, bounded, shape, feature, nfe };
         let Start { learnable, numbers, window, settled } = method.start(&spec, &frame)?;
         let relax = method.relaxed(&spec, &frame, model.shape().iter().product())?;
         let recipe = Recipe { relax, ..spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))? };

@@ -6,7 +6,7 @@ use dyweight::coeff::Coeff;
 use dyweight::error::number;
 use dyweight::learned::{Built, Frame};
 use dyweight::models::LoadedModel;
-use dyweight::sample::{Plan, count_calls};
+use dyweight::sample::{Plan, count_calls, require_channels};
 use dyweight::schedule::Grid;
 use dyweight::solver::Solver;
 use dyweight::solver_file::SolverFile;
@@ -89,11 +89,13 @@ impl Sampling {
                 check_steps("steps", steps)?;
                 let grid = schedule.grid(steps, range)?;
                 let bounded = file.map_or(bounded, |f| f.bounded);
-                let frame = Frame { grid, schedule, range, afs, prediction, bounded, feature: None, nfe: 0 };
+                let frame =
+                    Frame { grid, schedule, range, afs, prediction, bounded, shape: None, feature: None, nfe: 0 };
                 let Built { solver, times } = learned.body.learned().fixed(&frame)?;
                 (solver, times, frame.grid)
             }
         };
+        require_channels(&*solver, model.model.shape()[0])?;
         let plan = Plan { solver: &*solver, times: times.clone(), afs, denoise_to_zero };
         let nfe = calls * count_calls(&plan, prediction)?;
         if let Some(wanted) = args.budget.nfe.filter(|n| *n != nfe) {

@@ -1,4 +1,4 @@
-//! The small network that AMED and DLMS have in common: from a sample's bottleneck feature and the two times of a step to a few numbers.
+//! The small network that AMED, DLMS and DyWeight's wider span have in common: from a sample's bottleneck feature and the two times of a step to a few numbers.
 //!
 //! ```text
 //! f_k = 10000^{−k/3}, k = 0 … 3;   e(u) = silu(W_t·[sin(u·f), cos(u·f)] + b_t)            8 numbers
@@ -11,17 +11,17 @@
 /// Frequencies of a time's embedding.
 const FREQUENCIES: usize = 4;
 /// Numbers of a time's embedding.
-pub(super) const EMBEDDED: usize = 2 * FREQUENCIES;
+pub const EMBEDDED: usize = 2 * FREQUENCIES;
 /// Numbers the bottleneck is reduced to.
-pub(super) const CODE: usize = 4;
+pub const CODE: usize = 4;
 /// Inputs of the heads.
-pub(super) const HEAD: usize = CODE + 2 * EMBEDDED;
+pub const HEAD: usize = CODE + 2 * EMBEDDED;
 
 /// Outputs of the first layer.
-pub(super) const WIDTH: usize = 128;
+pub const WIDTH: usize = 128;
 
 /// The numbers laid out for use, at the two times of a step.
-pub(super) struct Net {
+pub struct Net {
     numbers: Vec<f64>,
     /// Of each layer: where its weights begin, outputs, inputs. The biases follow the weights.
     layers: Vec<(usize, usize, usize)>,
@@ -31,7 +31,7 @@ pub(super) struct Net {
 }
 
 /// What the way back needs of a sample.
-pub(super) struct Made {
+pub struct Made {
     feature: Vec<f64>,
     /// Of the first layer, before the activation.
     hidden: Vec<f64>,
@@ -42,6 +42,7 @@ pub(super) struct Made {
 }
 
 impl Net {
+    /// From the numbers of all layers, each weights before biases, of these (outputs, inputs).
     pub fn new(numbers: Vec<f64>, sizes: &[(usize, usize)], (a, b): (f64, f64)) -> Self {
         let mut at = 0;
         let mut layers = Vec::new();
@@ -70,6 +71,7 @@ impl Net {
         (0..outputs).map(row).collect()
     }
 
+    /// The outputs for a feature.
     pub fn forward(&self, feature: &[f64]) -> Made {
         let hidden = self.layer(1, feature);
         let active: Vec<f64> = hidden.iter().map(|v| silu(*v).0).collect();

@@ -1,0 +1,316 @@
+//! The option `--span`: which parts of a wider span are learned beside DyWeight's weights.
+//!
+//! ```text
+//! LIST = none | PART,PART,…      PART = state | bands[:EDGE:EDGE…] | operator:3|5[:mixed] | sample
+//! ```
+
+use dyweight_core::denoiser::no_feature;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::noise::Stream;
+use dyweight_core::solver::span::{Bands, Operator, SIZES, SampleNet, Span, StateWeights, check_edges};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The parts that are switched on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SpanSpec {
+    /// Weights on state and noise.
+    pub state: bool,
+    /// Weights per band, with the edges of the bands.
+    pub bands: Option<Vec<f64>>,
+    /// Convolutions.
+    pub operator: Option<OperatorSpec>,
+    /// Weights of each sample's own.
+    pub sample: bool,
+}
+
+/// The convolutions of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperatorSpec {
+    /// Entries of a kernel's side.
+    pub size: usize,
+    /// Whether channels are mixed.
+    pub mixed: bool,
+}
+
+/// Nobody learns more.
+const MOST_NUMBERS: usize = 1 << 20;
+const EXPECTED: &str = "a list of state, bands (or bands:3:7:13), operator:3, operator:5, operator:3:mixed, operator:5:mixed, sample; or none";
+
+impl FromStr for SpanSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let shown: String = text.chars().take(80).collect();
+        let bad = || Error::BadValue { name: "span", value: shown.clone(), expected: EXPECTED.into() };
+        let mut spec = Self::default();
+        if text.trim() == "none" {
+            return Ok(spec);
+        }
+        for part in text.split(',') {
+            let (name, options) = part.trim().split_once(':').map_or((part.trim(), None), |(n, o)| (n, Some(o)));
+            let is_new = match name {
+                "state" if options.is_none() => !std::mem::replace(&mut spec.state, true),
+                "sample" if options.is_none() => !std::mem::replace(&mut spec.sample, true),
+                "bands" => spec.bands.replace(edges(options).ok_or_else(bad)?).is_none(),
+                "operator" => spec.operator.replace(operator(options).ok_or_else(bad)?).is_none(),
+                _ => return Err(bad()),
+            };
+            if !is_new {
+                return Err(Error::BadValue { name: "span", value: shown, expected: format!("{name} only once") });
+            }
+        }
+        spec.bands.iter().try_for_each(|edges| check_edges(edges))?;
+        Ok(spec)
+    }
+}
+
+fn edges(options: Option<&str>) -> Option<Vec<f64>> {
+    match options {
+        None => Some(Bands::EDGES.to_vec()),
+        Some(list) => list.split(':').map(|edge| edge.parse().ok()).collect(),
+    }
+}
+
+fn operator(options: Option<&str>) -> Option<OperatorSpec> {
+    let (size, mixed) = match options?.split_once(':') {
+        Some((size, "mixed")) => (size, true),
+        Some(_) => return None,
+        None => (options?, false),
+    };
+    let size = size.parse().ok().filter(|size| SIZES.contains(size))?;
+    Some(OperatorSpec { size, mixed })
+}
+
+impl fmt::Display for SpanSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = self.zero(&[], 1, None).parts();
+        f.write_str(&if parts.is_empty() { "none".into() } else { parts.join(",") })
+    }
+}
+
+impl TryFrom<String> for SpanSpec {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<SpanSpec> for String {
+    fn from(spec: SpanSpec) -> Self {
+        spec.to_string()
+    }
+}
+
+impl SpanSpec {
+    /// The switches of a span.
+    pub fn of(span: &Span) -> Self {
+        Self {
+            state: span.state.is_some(),
+            bands: span.bands.as_ref().map(|bands| bands.edges.clone()),
+            operator: span.operator.as_ref().map(|o| OperatorSpec { size: o.size, mixed: o.mixed }),
+            sample: span.sample.is_some(),
+        }
+    }
+
+    /// An error where kernels would fill the memory.
+    fn require_few(&self, widths: &[usize], channels: usize) -> Result<()> {
+        let Some(OperatorSpec { size, mixed }) = self.operator else { return Ok(()) };
+        let kernels: usize = widths.iter().map(|width| width + 1).sum();
+        let taps = (size * size * channels).saturating_mul(if mixed { channels } else { 1 });
+        let numbers = taps.saturating_mul(kernels);
+        if numbers <= MOST_NUMBERS {
+            return Ok(());
+        }
+        let expected =
+            format!("{kernels} kernels for {channels} channels have {numbers} numbers, more than {MOST_NUMBERS}");
+        Err(Error::BadValue { name: "span", value: self.to_string(), expected })
+    }
+
+    /// The span before training, for rows of these widths.
+    fn zero(&self, widths: &[usize], channels: usize, net: Option<SampleNet>) -> Span {
+        Span {
+            state: self.state.then(|| StateWeights::zero(widths.len())),
+            bands: self.bands.as_ref().map(|edges| Bands::zero(edges, widths)),
+            operator: self.operator.map(|o| Operator::zero(o.size, channels, o.mixed, widths)),
+            sample: self.sample.then(|| net.unwrap_or(SampleNet { layers: Vec::new() })),
+        }
+    }
+
+    /// Where training starts for rows of these widths on a model: at what `given` has of the same parts, and else at 0.
+    pub fn start(&self, given: &Span, widths: &[usize], on: &On) -> Result<Span> {
+        let [channels, height, width] = match (self.bands.is_some() || self.operator.is_some(), on.shape) {
+            (false, _) => [1, 1, 1],
+            (true, Some(shape)) => shape,
+            (true, None) => return Err(refused("the shape of the samples is not known".into())),
+        };
+        self.require_few(widths, channels)?;
+        let net = if self.sample { Some(on.net(widths)?) } else { None };
+        let (zero, given) = (self.zero(widths, channels, net), given.fitted(widths));
+        let refused = |part: &str, why: &str| refused(format!("{part} on samples of {height} x {width} pixels: {why}"));
+        if let Some(bands) = zero.bands.as_ref().filter(|bands| bands.within(height, width) < 2) {
+            return Err(refused(
+                &Span { bands: Some(bands.clone()), ..Span::default() }.parts().concat(),
+                "all frequencies are in one band",
+            ));
+        }
+        if let Some(operator) = zero.operator.as_ref().filter(|o| height.max(width) <= o.size / 2) {
+            let name = Span { operator: Some(operator.clone()), ..Span::default() }.parts().concat();
+            return Err(refused(&name, "a kernel has nothing beside its middle to read"));
+        }
+        Ok(Span {
+            state: zero.state.map(|zero| given.state.unwrap_or(zero)),
+            bands: zero.bands.map(|zero| given.bands.filter(|b| b.edges == zero.edges).unwrap_or(zero)),
+            operator: zero.operator.map(|zero| {
+                let alike = |o: &Operator| (o.size, o.mixed, o.channels) == (zero.size, zero.mixed, zero.channels);
+                given.operator.filter(alike).unwrap_or(zero)
+            }),
+            sample: zero.sample.map(|zero| given.sample.filter(|s| s.features() == zero.features()).unwrap_or(zero)),
+        })
+    }
+}
+
+/// What a span is learned on.
+pub struct On {
+    /// Shape of a sample, where it is known.
+    pub shape: Option<[usize; 3]>,
+    /// Numbers of the model's bottleneck feature, where it has one.
+    pub feature: Option<usize>,
+    /// Seed of layers that are drawn.
+    pub seed: u64,
+}
+
+impl On {
+    fn net(&self, widths: &[usize]) -> Result<SampleNet> {
+        let features = self.feature.ok_or_else(|| no_feature(0, None))?;
+        let window = widths.iter().copied().max().unwrap_or(1);
+        let [mut u, mut z] = ["uniform", "normal"].map(|kind| Stream::labelled(self.seed, &format!("sample {kind}")));
+        Ok(SampleNet::start(features, window, || u.uniform(), || z.normal()))
+    }
+}
+
+fn refused(problem: String) -> Error {
+    let hint = "leave that part of --span out; 'state' goes with every model".into();
+    Error::Conflict { problem: format!("--span cannot have {problem}"), hint }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Loss, TrainSpec, train};
+    use dyweight_core::denoiser::Model;
+    use dyweight_core::learned::{Block, LearnedSolver};
+    use dyweight_core::mixture::Mixture;
+    use dyweight_core::spec::{Budget, ScheduleSpec};
+    use dyweight_methods::solver_file::SolverFile;
+    use std::sync::Arc;
+
+    #[test]
+    fn lists_are_read_and_written_in_one_order() {
+        for (text, written) in [
+            ("operator:3, bands", "bands,operator:3"),
+            ("operator:5:mixed,state", "state,operator:5:mixed"),
+            ("bands:2:5.5", "bands:2:5.5"),
+            ("bands:3:7:13", "bands"),
+            ("sample,state", "state,sample"),
+            ("none", "none"),
+        ] {
+            let spec: SpanSpec = text.parse().unwrap();
+            assert_eq!(spec.to_string(), written);
+            assert_eq!(written.parse::<SpanSpec>().unwrap(), spec);
+        }
+    }
+
+    /// Two pixels side by side, in which every part has something to do.
+    fn model() -> Arc<dyn Model> {
+        Arc::new(Mixture::spiral().shaped([1, 1, 2]).unwrap())
+    }
+
+    fn spec(span: Option<&str>) -> TrainSpec {
+        let mut spec = TrainSpec { iters: Some(6), batch: Some(5), teacher_nfe: Some(10), ..TrainSpec::default() };
+        (spec.validation, spec.validate_every) = (Some(8), Some(2));
+        spec.dyweight.span = span.map(|text| text.parse().unwrap());
+        spec
+    }
+
+    const ALL: &str = "state,bands:1,operator:3,sample";
+
+    #[test]
+    fn every_part_starts_as_dyweight_and_is_moved_at_its_own_rate() {
+        let plan = |span| {
+            let schedule = ScheduleSpec::default();
+            spec(span).plan(&*model(), &schedule, Budget::Nfe(3), Loss::L2).unwrap()
+        };
+        let rates: Vec<f64> = plan(Some(ALL)).recipe.phases[0].groups.iter().map(|g| g.rate.base).collect();
+        assert_eq!(rates, [0.03, 0.01, 0.005]);
+        assert_eq!(plan(None).recipe.phases[0].groups.len(), 1);
+        // The same start by validation, and another end.
+        let initial = |span| train(model(), Budget::Nfe(3), &spec(span)).unwrap();
+        let plain = initial(None);
+        for span in ["state", "bands:1", "operator:3", "sample", ALL] {
+            let file = initial(Some(span));
+            assert_eq!(file.training["initial_loss"], plain.training["initial_loss"], "{span}");
+            let Some(weights) = file.body.weights() else { unreachable!() };
+            assert_eq!(weights.span.parts().join(","), span);
+            let moved = |block: &Block, numbers: &[f64]| block.is_empty() || numbers.iter().any(|v| *v != 0.0);
+            let mut rest = &weights.numbers()[..];
+            for block in weights.blocks() {
+                let (own, others) = rest.split_at(block.len());
+                assert!(moved(&block, own), "{span}: nothing has moved in {}", block.name);
+                rest = others;
+            }
+            // What was learned is what is read again, to the last bit.
+            let read = SolverFile::parse(&file.to_bytes()).unwrap();
+            assert_eq!(read, file);
+        }
+    }
+
+    /// A file goes on where it was, part by part.
+    #[test]
+    fn a_start_takes_what_it_is_given() {
+        let widths = [1, 2, 3];
+        let on = On { shape: Some([1, 1, 2]), feature: Some(64), seed: 3 };
+        let spec: SpanSpec = ALL.parse().unwrap();
+        let zero = spec.start(&Span::default(), &widths, &on).unwrap();
+        let numbers: Vec<f64> = (0..zero.numbers().len()).map(|i| i as f64).collect();
+        let given = zero.with(&numbers);
+        assert_eq!(spec.start(&given, &widths, &on).unwrap(), given);
+        let less = "operator:3".parse::<SpanSpec>().unwrap().start(&given, &widths, &on).unwrap();
+        assert_eq!((less.operator, less.state.is_some()), (given.operator.clone(), false));
+        let other = "operator:3:mixed".parse::<SpanSpec>().unwrap().start(&given, &widths, &on).unwrap();
+        assert!(other.numbers().iter().all(|v| **v == 0.0));
+        let many = On { shape: Some([4000, 2, 2]), ..on };
+        let error = "operator:5:mixed".parse::<SpanSpec>().unwrap().start(&given, &widths, &many).unwrap_err();
+        assert!(error.to_string().contains("4000 channels"), "{error}");
+        let blind = On { shape: None, feature: None, seed: 0 };
+        assert!(
+            ["bands", "sample"].iter().all(|t| t.parse::<SpanSpec>().unwrap().start(&given, &widths, &blind).is_err())
+        );
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused_by_name() {
+        for text in [
+            "",
+            "bands,",
+            "band",
+            "operator",
+            "operator:4",
+            "operator:3:mix",
+            "bands:x",
+            "bands:7:3",
+            "bands:0",
+            "bands:nan",
+            "state:1",
+            "state,state",
+            "bands,bands:3",
+            "none,bands",
+        ] {
+            let error = text.parse::<SpanSpec>().unwrap_err().to_string();
+            assert!(error.contains("span"), "{text}: {error}");
+        }
+    }
+}
