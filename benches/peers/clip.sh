@@ -4,7 +4,8 @@
 #
 #     cargo build --release && PYTHON=python3 benches/peers/clip.sh [ROUNDS [WHAT [MODEL…]]]
 #
-# WHAT is forward or gradient. The sides take turns, so that a busy machine slows both; the best of all rounds counts.
+# WHAT is forward or gradient. The sides take turns, so that a busy machine slows both; the best of all rounds counts. On a machine that
+# others use, too, the processor time of all threads is the steadier measure; both are printed.
 set -eu
 cd "$(dirname "$0")/../.."
 ROUNDS=${1:-1}
@@ -26,8 +27,11 @@ load = lambda name: [json.loads(line) for line in open(f"{work}/{name}")]
 for model in models:
     ours, torch = load(f"ours.{model}"), load(f"torch.{model}")
     a, b = (min(run["ms_per_image"] for run in runs) for runs in (ours, torch))
+    busy, torch_busy = (1e3 * min(run["processor_seconds"] for run in runs) / 8 for runs in (ours, torch))
     peaks = [min(run["peak_bytes"] for run in ours) // 10**6, min(run["peak_mb"] for run in torch)]
     print(json.dumps({"rounds": int(round), "model": model, "what": what, "dyweight_ms": float(f"{a:.1f}"),
-                      "torch_ms": float(f"{b:.1f}"), "ratio": float(f"{b / a:.2f}"), "peak_mb": peaks}), flush=True)
+                      "torch_ms": float(f"{b:.1f}"), "ratio": float(f"{b / a:.2f}"),
+                      "processor_ms": [float(f"{busy:.1f}"), float(f"{torch_busy:.1f}")], "processor_ratio": float(f"{torch_busy / busy:.2f}"),
+                      "peak_mb": peaks}), flush=True)
 END
 done

@@ -5,11 +5,13 @@
 #     cargo build --release && PYTHON=python3 benches/peers/sd15.sh [ROUNDS]
 #
 # The sides take turns, so that a busy machine slows all; the best of all rounds counts. On a machine that others use, too, the processor
-# time of all threads is the steadier measure; both are printed. CASES and RUNS choose what to measure and how often in a round.
+# time of all threads is the steadier measure; both are printed. CASES, PRECISIONS and RUNS choose what to measure, against what, and how often in a
+# round.
 set -eu
 cd "$(dirname "$0")/../.."
 ROUNDS=${1:-1}
 CASES=${CASES:-forward.1 forward.2 gradient.1 gradient.2 decode.1}
+PRECISIONS=${PRECISIONS:-f32 bf16}
 RUNS=${RUNS:-3}
 PYTHON=${PYTHON:-python3}
 BIN=${BIN:-target/release/dyweight}
@@ -19,15 +21,16 @@ for round in $(seq "$ROUNDS"); do
     for case in $CASES; do
         what=${case%.*} batch=${case#*.}
         "$BIN" bench --model random:sd15 --what "$what" --batch "$batch" --threads 2 --repeats "$RUNS" --json >>"$WORK/ours.$case" 2>/dev/null
-        for precision in f32 bf16; do
+        for precision in $PRECISIONS; do
             "$PYTHON" benches/peers/sd15.py --what "$what" --batch "$batch" --threads 2 --runs "$RUNS" --precision $precision >>"$WORK/$precision.$case"
         done
     done
 done
-"$PYTHON" - "$WORK" $CASES <<'END'
+"$PYTHON" - "$WORK" "$PRECISIONS" $CASES <<'END'
 import json, sys
-for case in sys.argv[2:]:
-    runs = {side: [json.loads(line) for line in open(f"{sys.argv[1]}/{side}.{case}")] for side in ("ours", "f32", "bf16")}
+peers = sys.argv[2].split()
+for case in sys.argv[3:]:
+    runs = {side: [json.loads(line) for line in open(f"{sys.argv[1]}/{side}.{case}")] for side in ("ours", *peers)}
     batch = int(case.split(".")[1])
     time = {side: min(run["ms_per_image"] for run in all) for side, all in runs.items()}
     processor = {side: 1e3 * min(run["processor_seconds"] for run in all) / batch for side, all in runs.items()}
@@ -35,5 +38,5 @@ for case in sys.argv[2:]:
     ratio = lambda of, side: round(of[side] / of["ours"], 2)
     rounded = lambda of: {k: round(v, 1) for k, v in of.items()}
     print(json.dumps({"case": case, "ms_per_image": rounded(time), "processor_ms_per_image": rounded(processor), "peak_mb": peak,
-                      "against_f32": [ratio(time, "f32"), ratio(processor, "f32")], "against_bf16": [ratio(time, "bf16"), ratio(processor, "bf16")]}))
+                      **{f"against_{peer}": [ratio(time, peer), ratio(processor, peer)] for peer in peers}}))
 END

@@ -199,6 +199,7 @@ model = dyweight.Model(fn, (3, 4, 4), "eps", (0.01, 20.0), fingerprint="net")
 comm = dyweight.Comm()
 options = dict(iters=6, batch=10, micro_batch=3, validation=7, teacher_nfe=12, progress=False, comm=comm)
 solver = dyweight.train(model, nfe=4, out=sys.argv[1] + "/a.json", cache=sys.argv[1] + "/cache", **options)
+assert os.path.exists(sys.argv[1] + "/a.json"), "a process returned before the solver was written"
 found = dyweight.compare(model, ["ddim", "ipndm"], [solver], seeds="0-12", batch=3, out=sys.argv[1] + "/c",
     teacher_nfe=12, progress=False, comm=comm)
 assert (found is None) == (comm.rank > 0)

@@ -2,7 +2,8 @@
 //!
 //! A dropped [`Buffer`] goes to a process-wide free list and serves a later request of up to its size, down to two thirds of
 //! it. Sizes are rounded up to classes an eighth of a power of two apart. The free list never holds so much that live and
-//! free memory together exceed the largest amount that was live at once by more than a quarter.
+//! free memory together exceed the largest amount that was live at once by more than a quarter, or 64 MB if that is more: fresh
+//! memory costs as much as a small network's normalisations.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
@@ -13,6 +14,8 @@ use std::sync::Mutex;
 
 const ALIGN: usize = 64;
 const SMALLEST: usize = 256;
+/// Floats that may be free whatever the peak.
+const SPARE: usize = 1 << 24;
 
 /// Floats aligned to cache lines. Contents of a fresh one are arbitrary (but initialised) values.
 #[derive(Debug)]
@@ -91,7 +94,7 @@ impl FreeList {
         self.free -= reused.unwrap_or(0);
         self.live += capacity;
         self.peak = self.peak.max(self.live);
-        while self.live + self.free > self.peak + self.peak / 4 && self.evict_largest() {}
+        while self.live + self.free > self.peak + (self.peak / 4).max(SPARE) && self.evict_largest() {}
         block
     }
 

@@ -1,18 +1,20 @@
 //! Linear layers on the channel axis: `y = x·Wᵀ + b`; of vectors, tokens or pixels alike.
 //!
-//! Two ways to keep the weights, with the same bits in the results:
+//! Ways to keep the weights, with the same bits in the results:
 //!
 //! * packed ([`Linear::new`]): a copy in the kernel's order, and another one after the first gradient. Fastest for few
 //!   rows;
 //! * stored ([`Linear::from_weights`]): as they lie in a file, f32 or half precision, not copied. Each task widens and packs
-//!   the outputs it is to compute just before use, for the forward pass and the gradient alike.
+//!   the outputs it is to compute just before use, for the forward pass and the gradient alike;
+//! * both ([`Linear::packed`]): a copy for the forward pass, where a call has so few rows that packing would be a good part of
+//!   it, and the gradient as stored.
 
 use std::ops::Range;
 
 use crate::act::Act;
 use crate::conv::{Conv2d, ConvAlgo, ConvSpec};
 use crate::error::{Result, check_len, check_positive};
-use crate::gemm::{Epilogue, Packed, Product, Span, Start};
+use crate::gemm::{Epilogue, Packed, Product, Span, Start, matmul};
 use crate::isa::Isa;
 use crate::parallel::{Disjoint, for_each};
 use crate::weights::Weights;
@@ -32,6 +34,8 @@ enum Kind {
         isa: Isa,
         weights: Weights,
         bias: Option<Vec<f32>>,
+        /// The transpose, ready for the forward pass.
+        packed: Option<Packed>,
     },
 }
 
@@ -49,7 +53,15 @@ impl Linear {
         if let Some(bias) = bias {
             check_len("linear bias", weights.rows(), bias.len())?;
         }
-        Ok(Self(Kind::Stored { isa: Isa::active(), weights, bias: bias.map(<[f32]>::to_vec) }))
+        Ok(Self(Kind::Stored { isa: Isa::active(), weights, bias: bias.map(<[f32]>::to_vec), packed: None }))
+    }
+
+    /// The same with a copy of the weights, widened and packed, for the forward pass.
+    pub fn packed(mut self) -> Self {
+        if let Kind::Stored { isa, weights, packed, .. } = &mut self.0 {
+            *packed = Some(Packed::of_weights_transposed(*isa, weights, 0..weights.rows()));
+        }
+        self
     }
 
     /// Number of input channels.
@@ -97,20 +109,24 @@ impl Linear {
         }
     }
 
-    /// Bytes of memory the weights take now: none if they stay where they are stored.
+    /// Bytes of memory the weights take now: none if they only stay where they are stored.
     pub fn weight_bytes(&self) -> usize {
         match &self.0 {
             Kind::Packed(conv) => conv.weight_bytes(),
-            Kind::Stored { .. } => 0,
+            Kind::Stored { packed, .. } => packed.as_ref().map_or(0, Packed::bytes),
         }
     }
 
     fn stored_forward(&self, x: &Act, residual: Option<&Act>, scale: f32) -> Act {
-        let Kind::Stored { isa, weights, bias } = &self.0 else { unreachable!("asked for stored weights") };
+        let Kind::Stored { isa, weights, bias, packed } = &self.0 else { unreachable!("asked for stored weights") };
         assert_eq!(x.shape().c, weights.columns(), "channels of a linear layer's input");
         let mut y = Act::stale(x.shape().with_channels(weights.rows()));
         let residual = checked(residual, &y);
         let epilogue = Epilogue { bias: bias.as_deref(), residual, scale, relu: false };
+        if let Some(packed) = packed {
+            matmul(x.data(), packed, y.data_mut(), epilogue);
+            return y;
+        }
         let (depth, of) = (Span::whole(weights.columns()), weights.rows());
         let out = Disjoint::new(y.data_mut());
         in_portions(weights.columns(), of, isa.panel_width(), |rows| {

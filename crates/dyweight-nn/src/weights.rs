@@ -102,7 +102,12 @@ impl Weights {
 
     /// Entries `columns` of a row, widened.
     pub(crate) fn widen_row(&self, isa: Isa, row: usize, columns: Range<usize>, to: &mut [f32]) {
-        widen(isa, self.dtype, self.bytes(row * self.columns + columns.start, columns.len()), to);
+        widen(isa, self.dtype, self.bytes_of_row(row, columns), to);
+    }
+
+    /// The stored bytes of entries `columns` of a row.
+    pub(crate) fn bytes_of_row(&self, row: usize, columns: Range<usize>) -> &[u8] {
+        self.bytes(row * self.columns + columns.start, columns.len())
     }
 
     fn bytes(&self, first: usize, count: usize) -> &[u8] {
@@ -114,14 +119,14 @@ impl Weights {
 
 /// Little-endian entries as f32.
 pub(crate) fn widen(isa: Isa, dtype: Dtype, from: &[u8], to: &mut [f32]) {
-    assert_eq!(from.len(), to.len() * dtype.size(), "bytes of {} entries", to.len());
     isa.run(Widen { dtype, from, to });
 }
 
-struct Widen<'a> {
-    dtype: Dtype,
-    from: &'a [u8],
-    to: &'a mut [f32],
+/// As many entries as there is room for.
+pub(crate) struct Widen<'a> {
+    pub(crate) dtype: Dtype,
+    pub(crate) from: &'a [u8],
+    pub(crate) to: &'a mut [f32],
 }
 
 impl Kernel for Widen<'_> {
@@ -131,6 +136,7 @@ impl Kernel for Widen<'_> {
         /// As many bytes as the widest vector of f32.
         const WIDEST: usize = 64;
         let (size, len) = (self.dtype.size(), self.to.len());
+        assert_eq!(self.from.len(), len * size, "bytes of {len} entries");
         let whole = len - len % S::LANES;
         // SAFETY: `from` holds as many entries as `to`; the rest is copied to where a whole vector may be read.
         unsafe {

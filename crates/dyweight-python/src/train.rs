@@ -234,13 +234,17 @@ impl<'j> Job<'j> {
             }
             watch(iteration)
         })?;
-        if let (Some(noted), Some(trace), true) = (noted, trace, comm.is_first()) {
-            noted.write(trace)?;
-        }
-        if let Some(out) = mine {
-            atomic::write(out, &trained.file.to_bytes())?;
-            remove_state(&Files::beside(out))?;
-        }
+        // No process returns before the files are there: it may look for them.
+        comm.from_first(|| {
+            if let (Some(noted), Some(trace)) = (noted, trace) {
+                noted.write(trace)?;
+            }
+            if let Some(out) = mine {
+                atomic::write(out, &trained.file.to_bytes())?;
+                remove_state(&Files::beside(out))?;
+            }
+            Ok(true)
+        })?;
         Ok(trained.file)
     }
 }

@@ -8,6 +8,9 @@ use dyweight_nn::{
     Act, LayerNorm, PatchEmbed, Shape, add_to_each, concat_tokens, pick_tokens, pick_tokens_backward, split_tokens,
 };
 
+/// With fewer tokens an image, packing the weights would take a good part of a call's time: a copy is kept.
+const FEW_TOKENS: usize = 128;
+
 /// An image tower with its weights.
 pub struct VisionTower {
     config: VisionConfig,
@@ -32,6 +35,7 @@ impl VisionTower {
         let VisionConfig { size, patch, channels, ref stack } = *config;
         let (width, eps, at) = (stack.width, stack.eps as f32, scope.at("embeddings"));
         let count = (size / patch).pow(2) + 1;
+        let layers = if count < FEW_TOKENS { &scope.packed() } else { scope };
         let weight = at.numbers("patch_embedding.weight", &[width, channels, patch, patch])?;
         let positions = at.numbers("position_embedding.weight", &[count, width])?;
         Ok(Self {
@@ -40,7 +44,7 @@ impl VisionTower {
             class: at.numbers("class_embedding", &[width])?,
             positions: Act::from_nhwc(Shape::tokens(1, count, width), &positions),
             norm_before: scope.layer_norm("pre_layrnorm", width, eps)?,
-            stack: Stack::new(scope, stack, false)?,
+            stack: Stack::new(layers, stack, false)?,
             norm_after: scope.layer_norm("post_layernorm", width, eps)?,
             config: config.clone(),
         })

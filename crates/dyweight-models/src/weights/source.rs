@@ -88,7 +88,7 @@ impl<'s> Source<'s> {
 
     /// All of it.
     pub(crate) fn root(&self) -> Scope<'_> {
-        Scope { source: self, prefix: String::new() }
+        Scope { source: self, prefix: String::new(), packed: false }
     }
 
     /// Hash of names, shapes and the first and last numbers of every tensor: the same whatever the container and layout,
@@ -171,12 +171,18 @@ impl<'s> Source<'s> {
 pub(crate) struct Scope<'s> {
     source: &'s Source<'s>,
     prefix: String,
+    packed: bool,
 }
 
 impl Scope<'_> {
     /// The tensors below `name` of these.
     pub(crate) fn at(&self, name: impl std::fmt::Display) -> Self {
-        Self { source: self.source, prefix: self.name(&name.to_string()) }
+        Self { source: self.source, prefix: self.name(&name.to_string()), packed: self.packed }
+    }
+
+    /// The same, with linear layers that keep a copy of their weights for speed ([`Linear::packed`]).
+    pub(crate) fn packed(&self) -> Self {
+        Self { source: self.source, prefix: self.prefix.clone(), packed: true }
     }
 
     fn name(&self, part: &str) -> String {
@@ -235,14 +241,18 @@ impl Scope<'_> {
     pub(crate) fn linear(&self, part: &str, inputs: usize, outputs: usize) -> Result<Linear> {
         let weights = self.matrix(&format!("{part}.weight"), &[outputs, inputs])?;
         let bias = self.bias(part, outputs)?;
-        let bias = Some(&bias[..]).filter(|_| !self.planning());
-        Linear::from_weights(weights, bias).map_err(|e| self.refused(part, e))
+        self.linear_of(part, weights, Some(&bias[..]).filter(|_| !self.planning()))
     }
 
     /// A linear layer without a bias.
     pub(crate) fn linear_without_bias(&self, part: &str, inputs: usize, outputs: usize) -> Result<Linear> {
         let weights = self.matrix(&format!("{part}.weight"), &[outputs, inputs])?;
-        Linear::from_weights(weights, None).map_err(|e| self.refused(part, e))
+        self.linear_of(part, weights, None)
+    }
+
+    fn linear_of(&self, part: &str, weights: Weights, bias: Option<&[f32]>) -> Result<Linear> {
+        let linear = Linear::from_weights(weights, bias).map_err(|e| self.refused(part, e))?;
+        Ok(if self.packed && !self.planning() { linear.packed() } else { linear })
     }
 
     /// A convolution with a bias.

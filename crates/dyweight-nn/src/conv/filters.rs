@@ -8,19 +8,26 @@
 //! ```
 //!
 //! Either way a few hundred numbers of a row are widened, transposed in the first-level cache and put in their places: about as
-//! much work as one multiply-add of each weight.
+//! much work as one multiply-add of each weight. Where a panel is used for little more than that, it is made a few channels at
+//! a time ([`Part`]), so that it stays in the cache until it is used.
+
+use std::ops::Range;
 
 use super::spec::ConvSpec;
 use crate::buffer::Buffer;
-use crate::gemm::{Opened, Packed, transpose};
-use crate::isa::Isa;
-use crate::weights::Weights;
+use crate::gemm::{Opened, Packed, Panel, transpose};
+use crate::isa::{Isa, Kernel};
+use crate::simd::Simd;
+use crate::weights::{Weights, Widen};
 
 /// Entries of a row transposed at a time, at least.
 const STRETCH: usize = 128;
 
 /// Widest panel of all instruction sets, in columns.
 const WIDEST: usize = 64;
+
+/// Rows by which stored weights are fetched ahead of their use: what is taken of each is short, and they are far apart.
+const ROWS_AHEAD: usize = 4;
 
 /// Filters of a correlation.
 pub(super) enum Filters<'a> {
@@ -40,6 +47,13 @@ pub(super) struct Stored<'a> {
     turned: bool,
 }
 
+/// A panel of stored weights that is made a few channels at a time.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    stored: &'a Stored<'a>,
+    index: usize,
+}
+
 impl<'a> Filters<'a> {
     /// Those of a convolution, or of its gradient.
     pub(super) fn stored(isa: Isa, weights: &'a Weights, spec: &ConvSpec, turned: bool) -> Self {
@@ -56,9 +70,14 @@ impl<'a> Filters<'a> {
     }
 
     pub(super) fn panels(&self) -> usize {
+        self.columns().div_ceil(self.isa().panel_width())
+    }
+
+    /// Channels of the result.
+    pub(super) fn columns(&self) -> usize {
         match self {
-            Filters::Packed(packed) => packed.panels(),
-            Filters::Stored(stored) => stored.columns().div_ceil(stored.isa.panel_width()),
+            Filters::Packed(packed) => packed.columns(),
+            Filters::Stored(stored) => stored.columns(),
         }
     }
 
@@ -69,6 +88,31 @@ impl<'a> Filters<'a> {
             Filters::Stored(stored) => stored.open(index),
         }
     }
+
+    /// A panel to be made in parts, if it is not packed.
+    pub(super) fn part(&self, index: usize) -> Option<Part<'_>> {
+        match self {
+            Filters::Packed(_) => None,
+            Filters::Stored(stored) => Some(Part { stored, index }),
+        }
+    }
+}
+
+impl Part<'_> {
+    /// The panel's place, without its numbers.
+    pub(super) fn place(&self) -> Panel<'static> {
+        Panel::place(self.stored.isa, self.stored.columns(), self.index)
+    }
+
+    /// Writes the rows of some channels, `[taps, channels, width]`.
+    pub(super) fn make(&self, channels: Range<usize>, to: &mut [f32]) {
+        let place = self.place();
+        let to = &mut to[..self.stored.taps * channels.len() * place.width];
+        if place.columns < place.width {
+            to.fill(0.0);
+        }
+        self.stored.fill(&place, channels, to);
+    }
 }
 
 impl Stored<'_> {
@@ -76,24 +120,40 @@ impl Stored<'_> {
         if self.turned { self.inputs } else { self.outputs }
     }
 
+    /// Channels that are summed over.
+    fn channels(&self) -> usize {
+        if self.turned { self.outputs } else { self.inputs }
+    }
+
     fn open(&self, index: usize) -> Opened<'_> {
-        let depth = self.taps * if self.turned { self.outputs } else { self.inputs };
-        Opened::made(self.isa, [depth, self.columns()], index, |first, count, panel| {
-            let width = panel.len() / depth;
-            match self.turned {
-                false => self.fill(first, count, panel, width),
-                true => self.fill_turned(first, count, panel, width),
-            }
+        let depth = self.taps * self.channels();
+        Opened::made(self.isa, [depth, self.columns()], index, |place, panel| {
+            self.fill(place, 0..self.channels(), panel);
         })
     }
 
+    /// The rows of some channels, `[taps, channels, width]`; lanes without a column stay as they are.
+    fn fill(&self, place: &Panel<'_>, channels: Range<usize>, panel: &mut [f32]) {
+        match self.turned {
+            false => self.fill_plain(place, channels, panel),
+            true => {
+                let len = place.columns * self.taps;
+                let mut row = Buffer::zeros(len + WIDEST);
+                let mut turned = Buffer::zeros(self.taps.next_multiple_of(self.isa.lanes()) * place.width);
+                let (row, turned) = (&mut row[..], &mut turned[..]);
+                self.isa.run(Turn { stored: self, place: *place, channels, row, turned, panel });
+            }
+        }
+    }
+
     /// Rows of the weights become columns, a stretch of whole channels at a time.
-    fn fill(&self, first: usize, count: usize, panel: &mut [f32], width: usize) {
-        let channels = STRETCH.div_ceil(self.taps);
-        let len = channels * self.taps;
+    fn fill_plain(&self, place: &Panel<'_>, channels: Range<usize>, panel: &mut [f32]) {
+        let Panel { first, columns: count, width, .. } = *place;
+        let at_once = STRETCH.div_ceil(self.taps);
+        let len = at_once * self.taps;
         let (mut rows, mut turned) = (Buffer::stale(count * len), Buffer::zeros(len * width));
-        for start in (0..self.inputs).step_by(channels) {
-            let here = channels.min(self.inputs - start) * self.taps;
+        for start in channels.clone().step_by(at_once) {
+            let here = at_once.min(channels.end - start) * self.taps;
             for (row, to) in rows.chunks_exact_mut(len).enumerate() {
                 let entries = start * self.taps..start * self.taps + here;
                 self.weights.widen_row(self.isa, first + row, entries, &mut to[..here]);
@@ -102,25 +162,65 @@ impl Stored<'_> {
             columns.iter_mut().zip(rows.chunks_exact(len)).for_each(|(column, row)| *column = row);
             transpose(self.isa, &columns[..count], here, &mut turned, width);
             for (k, from) in turned[..here * width].chunks_exact(width).enumerate() {
-                let (channel, tap) = (start + k / self.taps, k % self.taps);
-                panel[(tap * self.inputs + channel) * width..][..width].copy_from_slice(from);
+                let (channel, tap) = (start - channels.start + k / self.taps, k % self.taps);
+                panel[(tap * channels.len() + channel) * width..][..width].copy_from_slice(from);
             }
         }
     }
+}
 
-    /// Channels of each row become columns, one row at a time.
-    fn fill_turned(&self, first: usize, count: usize, panel: &mut [f32], width: usize) {
-        let len = count * self.taps;
-        let (mut row, mut turned) = (Buffer::stale(len), Buffer::zeros(self.taps * width));
-        for output in 0..self.outputs {
-            let entries = first * self.taps..first * self.taps + len;
-            self.weights.widen_row(self.isa, output, entries, &mut row);
-            let mut columns: [&[f32]; WIDEST] = [&[]; WIDEST];
-            columns.iter_mut().zip(row.chunks_exact(self.taps)).for_each(|(column, entries)| *column = entries);
-            transpose(self.isa, &columns[..count], self.taps, &mut turned, width);
-            for (tap, from) in turned.chunks_exact(width).enumerate() {
-                let k = (self.taps - 1 - tap) * self.outputs + output;
-                panel[k * width..][..width].copy_from_slice(from);
+/// Panels of the gradient: channels of each row of the weights become columns, one row at a time.
+struct Turn<'a> {
+    stored: &'a Stored<'a>,
+    place: Panel<'a>,
+    channels: Range<usize>,
+    /// One row's entries, and room to read on.
+    row: &'a mut [f32],
+    /// The same by taps, in whole squares.
+    turned: &'a mut [f32],
+    panel: &'a mut [f32],
+}
+
+impl Kernel for Turn<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let (taps, Panel { first, columns: count, width, .. }) = (self.stored.taps, self.place);
+        let (weights, entries) = (self.stored.weights, first * taps..(first + count) * taps);
+        // So few taps beyond whole squares are moved one by one.
+        let squares = if taps % S::LANES <= S::LANES / 4 { taps - taps % S::LANES } else { taps };
+        let whole = count - count % S::LANES;
+        for (k, channel) in self.channels.clone().enumerate() {
+            let ahead = weights.bytes_of_row((channel + ROWS_AHEAD).min(weights.rows() - 1), entries.clone());
+            for line in ahead.chunks(64) {
+                // SAFETY: this instruction set is the one in use.
+                unsafe { S::prefetch(line.as_ptr().cast()) }
+            }
+            let from = weights.bytes_of_row(channel, entries.clone());
+            Widen { dtype: weights.dtype(), from, to: &mut self.row[..entries.len()] }.run::<S>();
+            for lane in (0..whole).step_by(S::LANES) {
+                let mut columns = [std::ptr::null(); 16];
+                for (i, column) in columns.iter_mut().enumerate().take(S::LANES) {
+                    *column = self.row[(lane + i) * taps..].as_ptr();
+                }
+                for at in (0..squares).step_by(S::LANES) {
+                    assert!((lane + S::LANES - 1) * taps + at + S::LANES <= self.row.len());
+                    assert!((at + S::LANES - 1) * width + lane + S::LANES <= self.turned.len());
+                    // SAFETY: read and written where it was just asserted that there is room; what lies beyond a column's taps
+                    // is another's and goes to rows that are not used.
+                    unsafe {
+                        S::transpose(&columns[..S::LANES], at, self.turned.as_mut_ptr().add(at * width + lane), width)
+                    }
+                }
+            }
+            for lane in 0..count {
+                for tap in if lane < whole { squares } else { 0 }..taps {
+                    self.turned[tap * width + lane] = self.row[lane * taps + tap];
+                }
+            }
+            for (tap, from) in self.turned.chunks_exact(width).take(taps).enumerate() {
+                let row = (taps - 1 - tap) * self.channels.len() + k;
+                self.panel[row * width..][..width].copy_from_slice(from);
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::isa::{Isa, Kernel};
 use crate::simd::Simd;
 
 /// Rows kept in registers at once: 6 rows by 4 vectors fill 24 of AVX-512's 32 registers, 6 by 2 fill 12 of AVX2's 16.
-const ROWS: usize = 6;
+pub(crate) const ROWS: usize = 6;
 
 /// Rows kept in registers at once with a panel one vector wide.
 const NARROW_ROWS: usize = 8;
@@ -256,44 +256,69 @@ impl PanelProduct<'_> {
             let (first, lanes) = (v * S::LANES, S::LANES.min(self.panel.columns - v * S::LANES));
             // SAFETY: the contract of `run`; only existing columns are touched.
             unsafe {
-                finish_vector::<S>(&self.epilogue, self.output, offset + first, self.panel.first + first, *sum, lanes);
+                let finish = Finish::<S>::new(&self.epilogue, self.panel.first + first, lanes);
+                finish.store(self.output, offset + first, *sum);
             }
         }
     }
 }
 
-/// Applies the epilogue to `lanes` sums of columns from `column` and stores them at `offset`.
-///
-/// # Safety
-/// `output` and a residual must be valid at `offset..offset + lanes`, a bias at `column..column + lanes`.
-#[inline(always)]
-pub(crate) unsafe fn finish_vector<S: Simd>(
-    epilogue: &Epilogue<'_>,
-    output: *mut f32,
-    offset: usize,
-    column: usize,
-    mut sum: S::V,
+/// An epilogue of `lanes` columns, taken apart: what is the same for all rows is loaded once.
+pub(crate) struct Finish<S: Simd> {
+    bias: Option<S::V>,
+    residual: Option<*const f32>,
+    scale: Option<S::V>,
+    relu: bool,
     lanes: usize,
-) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        if let Some(bias) = epilogue.bias {
-            sum = S::add(sum, load_lanes::<S>(bias.as_ptr().add(column), lanes));
+}
+
+impl<S: Simd> Finish<S> {
+    /// For columns from `column`.
+    ///
+    /// # Safety
+    /// `S` must be available, and a bias valid at `column..column + lanes`.
+    #[inline(always)]
+    pub(crate) unsafe fn new(epilogue: &Epilogue<'_>, column: usize, lanes: usize) -> Self {
+        let residual = epilogue.residual.map(<[f32]>::as_ptr);
+        let mut finish = Self { bias: None, residual, scale: None, relu: epilogue.relu, lanes };
+        // SAFETY: the caller's contract.
+        unsafe {
+            if let Some(bias) = epilogue.bias {
+                finish.bias = Some(load_lanes::<S>(bias.as_ptr().add(column), lanes));
+            }
+            if epilogue.scale != 1.0 {
+                finish.scale = Some(S::splat(epilogue.scale));
+            }
         }
-        if let Some(residual) = epilogue.residual {
-            sum = S::add(sum, load_lanes::<S>(residual.as_ptr().add(offset), lanes));
-        }
-        if epilogue.scale != 1.0 {
-            sum = S::mul(sum, S::splat(epilogue.scale));
-        }
-        if epilogue.relu {
-            // In this order NaN stays NaN.
-            sum = S::max(S::splat(0.0), sum);
-        }
-        if lanes == S::LANES {
-            S::store(output.add(offset), sum)
-        } else {
-            S::store_part(output.add(offset), sum, lanes)
+        finish
+    }
+
+    /// Stores a sum at `offset` of the output.
+    ///
+    /// # Safety
+    /// `S` must be available, and `output` and a residual valid at `offset..offset + lanes`.
+    #[inline(always)]
+    pub(crate) unsafe fn store(&self, output: *mut f32, offset: usize, mut sum: S::V) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            if let Some(bias) = self.bias {
+                sum = S::add(sum, bias);
+            }
+            if let Some(residual) = self.residual {
+                sum = S::add(sum, load_lanes::<S>(residual.add(offset), self.lanes));
+            }
+            if let Some(scale) = self.scale {
+                sum = S::mul(sum, scale);
+            }
+            if self.relu {
+                // In this order NaN stays NaN.
+                sum = S::max(S::splat(0.0), sum);
+            }
+            if self.lanes == S::LANES {
+                S::store(output.add(offset), sum)
+            } else {
+                S::store_part(output.add(offset), sum, self.lanes)
+            }
         }
     }
 }

@@ -19,17 +19,20 @@ use std::ops::Range;
 use crate::buffer::Buffer;
 use crate::parallel::{Disjoint, for_each};
 
-/// Rows one task handles; with a block of the depth, `A`'s part stays in the second-level cache.
+/// Most rows one task handles; with a block of the depth, `A`'s part stays in the second-level cache.
 const ROW_BLOCK: usize = 96;
 
 /// Depth summed over before the next panel's turn. Partial sums wait in the output: the sum comes out the same.
-const DEPTH_BLOCK: usize = 512;
+const DEPTH_BLOCK: usize = 384;
 
-/// From row to row of a copied block of `A`; not a power of two, whose multiples share places in the cache.
+/// Rows of `A` that are a multiple of this many floats apart share places in the cache, so that they are copied before use,
+const CROWDED: usize = 512;
+
+/// to be this far apart.
 const DEPTH_STRIDE: usize = DEPTH_BLOCK + 16;
 
 /// Most panels one task handles, over which it uses a block of `A` again.
-const PANEL_GROUP: usize = 16;
+const PANEL_GROUP: usize = 64;
 
 /// `out = (a·b + bias + residual)·scale`, rows of `a` and `out` contiguous.
 pub(crate) fn matmul(a: &[f32], b: &Packed, out: &mut [f32], epilogue: Epilogue<'_>) {
@@ -74,10 +77,12 @@ impl Product<'_> {
         assert!(self.depth.first + self.b.depth() <= self.depth.of, "depth of a product");
         assert!(self.columns.first + self.b.columns() <= self.columns.of, "columns of a product");
         let (blocks, panels) = (rows.div_ceil(ROW_BLOCK), self.b.panels());
+        // Blocks of equal size: a short one would read the panels for little work.
+        let per_block = rows.div_ceil(blocks.max(1)).next_multiple_of(kernel::ROWS);
         let group = (blocks * panels / (8 * rayon::current_num_threads())).clamp(1, PANEL_GROUP);
         let groups = panels.div_ceil(group);
         for_each(blocks * groups, |item| {
-            let block = item / groups * ROW_BLOCK..rows.min((item / groups + 1) * ROW_BLOCK);
+            let block = rows.min(item / groups * per_block)..rows.min((item / groups + 1) * per_block);
             let panels = item % groups * group..panels.min((item % groups + 1) * group);
             self.block(block, panels, out);
         });
@@ -87,7 +92,8 @@ impl Product<'_> {
     fn block(&self, rows: Range<usize>, panels: Range<usize>, out: &Disjoint<'_>) {
         let depth = self.b.depth();
         let panels: Vec<_> = panels.map(|panel| self.b.open(panel)).collect();
-        let mut copy = (depth > DEPTH_BLOCK).then(|| Buffer::stale(ROW_BLOCK * DEPTH_STRIDE));
+        let crowded = depth > DEPTH_BLOCK && self.depth.of.is_multiple_of(CROWDED);
+        let mut copy = crowded.then(|| Buffer::stale(rows.len() * DEPTH_STRIDE));
         for start in (0..depth).step_by(DEPTH_BLOCK) {
             let end = depth.min(start + DEPTH_BLOCK);
             let place = |row: usize| row * self.depth.of + self.depth.first + start;

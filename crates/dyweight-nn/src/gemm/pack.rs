@@ -37,19 +37,19 @@ pub(crate) struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// Panel `index` of a matrix, made by `fill(first column, existing columns, panel)`; lanes without a column are zero.
+    /// Panel `index` of a matrix, made by `fill(place, panel)`; lanes without a column are zero.
     pub(crate) fn made(
         isa: Isa,
         [depth, columns]: [usize; 2],
         index: usize,
-        fill: impl FnOnce(usize, usize, &mut [f32]),
+        fill: impl FnOnce(&Panel<'_>, &mut [f32]),
     ) -> Self {
-        let place = place(isa, columns, index);
+        let place = Panel::place(isa, columns, index);
         let mut made = Buffer::stale(depth * place.width);
         if place.columns < place.width {
             made.fill(0.0);
         }
-        fill(place.first, place.columns, &mut made);
+        fill(&place, &mut made);
         Self { panel: place, made: Some(made) }
     }
 
@@ -58,12 +58,14 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// Where a panel lies among the columns; without its numbers.
-fn place<'a>(isa: Isa, columns: usize, index: usize) -> Panel<'a> {
-    let full = isa.panel_width();
-    let first = index * full;
-    let columns = full.min(columns - first);
-    Panel { data: &[], first, columns, width: columns.next_multiple_of(isa.lanes()) }
+impl Panel<'_> {
+    /// Where a panel lies among the columns; without its numbers.
+    pub(crate) fn place(isa: Isa, columns: usize, index: usize) -> Self {
+        let full = isa.panel_width();
+        let first = index * full;
+        let columns = full.min(columns - first);
+        Self { data: &[], first, columns, width: columns.next_multiple_of(isa.lanes()) }
+    }
 }
 
 impl Packed {
@@ -170,7 +172,7 @@ impl Packed {
 
     /// A panel, ready for use.
     pub(crate) fn open(&self, index: usize) -> Opened<'_> {
-        let panel = place(self.isa, self.columns, index);
+        let panel = Panel::place(self.isa, self.columns, index);
         let start = panel.first * self.depth;
         Opened { panel: Panel { data: &self.data[start..start + self.depth * panel.width], ..panel }, made: None }
     }
@@ -184,7 +186,7 @@ impl Packed {
     ) -> Self {
         Self::new(self.isa, depth, columns, |k, j| {
             let (k, j) = from(k, j);
-            let panel = place(self.isa, self.columns, j / self.isa.panel_width());
+            let panel = Panel::place(self.isa, self.columns, j / self.isa.panel_width());
             self.data[panel.first * self.depth + k * panel.width + j - panel.first]
         })
     }

@@ -2,8 +2,8 @@
 //! of HTML.
 //!
 //! ```text
-//! repeated until nothing changes
-//!   references of HTML, the sure ones, unless the text has a <
+//! for each line, repeated until nothing changes
+//!   references of HTML, the sure ones, unless the line or one before it has a <
 //!   U+80–9F as Windows-1252 has them · Latin ligatures taken apart · U+FF01–FFEF to usual width · straight quotes
 //!   line breaks to LF · terminal escapes and control characters away · NFC
 //! then references of HTML, twice, all of them
@@ -17,15 +17,23 @@ use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// A text repaired and unescaped.
 pub(super) fn repaired(text: &str) -> String {
-    let has_tags = text.contains('<');
-    let mut text = text.to_string();
+    let mut has_tags = false;
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        has_tags |= line.contains('<');
+        out.push_str(&repaired_line(line, has_tags));
+    }
+    unescape(&unescape(&out))
+}
+
+fn repaired_line(line: &str, has_tags: bool) -> String {
+    let mut line = line.to_string();
     loop {
-        let sure = if has_tags { text.clone() } else { unescape_sure(&text) };
-        let next = repaired_once(&sure);
-        if next == text {
-            return unescape(&unescape(&text));
+        let next = if has_tags { repaired_once(&line) } else { repaired_once(&unescape_sure(&line)) };
+        if next == line {
+            return line;
         }
-        text = next;
+        line = next;
     }
 }
 
@@ -44,11 +52,10 @@ fn repaired_once(text: &str) -> String {
             '\u{ff01}'..='\u{ffef}' => usual.extend(std::iter::once(c).nfkc()),
             '\u{201c}'..='\u{201f}' => usual.push('"'),
             '\u{2bc}' | '\u{2018}'..='\u{201b}' => usual.push('\''),
-            '\u{2028}' | '\u{2029}' | '\u{85}' => usual.push('\n'),
             c => usual.push(c),
         }
     }
-    let lines = usual.replace("\r\n", "\n").replace('\r', "\n");
+    let lines = usual.replace("\r\n", "\n").replace(['\r', '\u{2028}', '\u{2029}', '\u{85}'], "\n");
     let kept = without_escapes(&lines);
     kept.chars().filter(|c| !is_control(*c)).nfc().collect()
 }
@@ -127,6 +134,11 @@ mod tests {
             ("<b> &amp;amp;amp; &#8217;", "<b> &amp; \u{2019}"),
             ("&#8217; \u{149}", "' 'n"),
             ("\u{1b}[x \u{1b}[1", " [1"),
+            // ftfy looks for tags line by line, and keeps in mind what it has found.
+            ("&amp;amp;amp;amp;\n<b>", "&\n<b>"),
+            ("&amp;amp;amp;amp;\n<b>\n&amp;amp;amp;amp;", "&\n<b>\n&amp;amp;"),
+            ("<b>\r&amp;amp;amp;\n\n", "<b>\n&amp;\n\n"),
+            ("a\r\u{2028}b\r\n\u{2029}", "a\n\nb\n\n"),
         ];
         for (text, expected) in cases {
             assert_eq!(repaired(text), expected, "{text:?}");

@@ -12,19 +12,25 @@
 //! costs about 3/T of the products, and in exchange F(4×4) needs no memory of its own (4 times the weights otherwise) and
 //! small batches, which are bound by reading weights, read a quarter as much.
 //!
+//! Layers of few channels go another way, a block of tiles at a time (`blocks`).
+//!
 //! Sums over channels run in rising order whatever the blocking, so blocking and threads change no bit.
 
+mod blocks;
 mod panel;
 mod tile;
+
+use std::ops::Range;
 
 use super::filters::Filters;
 use super::spec::Plan;
 use crate::act::{Act, Shape};
 use crate::buffer::Buffer;
-use crate::gemm::Epilogue;
+use crate::gemm::{Epilogue, Opened};
 use crate::isa::{Isa, Kernel};
 use crate::parallel::{Disjoint, for_each};
 use crate::simd::Simd;
+use blocks::Blocks;
 use panel::PanelTask;
 use tile::both_axes;
 pub(super) use tile::{F2, F4, Tile};
@@ -84,6 +90,11 @@ pub(super) fn convolve<T: Tile<A, M>, const A: usize, const M: usize>(
     epilogue: Epilogue<'_>,
 ) -> Act {
     let tiling = Tiling::new(x.shape(), shape, plan.origin, M);
+    if let Some(blocks) = Blocks::plan(&tiling, filters, A * A) {
+        let mut y = Act::stale(shape);
+        blocks.run::<T, A, M>(x, &Disjoint::new(y.data_mut()), epilogue);
+        return y;
+    }
     let channels = x.shape().c;
     let most = (INPUT_BUDGET / (A * A * channels)).max(32);
     // Stretches of equal length: each transforms the weights once.
@@ -98,14 +109,19 @@ pub(super) fn convolve<T: Tile<A, M>, const A: usize, const M: usize>(
         let output = Disjoint::new(y.data_mut());
         let splits = splits_per_panel(filters.panels(), stretch.tiles);
         for_each(filters.panels() * splits, |item| {
-            let (panel, split) = (filters.open(item / splits), item % splits);
+            let (index, split) = (item / splits, item % splits);
             let bound = |i: usize| i * stretch.tiles / splits;
+            let tiles = bound(split)..bound(split + 1);
+            let part = filters.part(index).filter(|_| panel::in_chunks(&tiles));
+            let whole = part.is_none().then(|| filters.open(index));
+            let panel = whole.as_ref().map(Opened::panel).or(part.map(|part| part.place()));
             let task = PanelTask {
                 tiling: &tiling,
                 stretch,
-                tiles: bound(split)..bound(split + 1),
+                tiles,
                 transformed: &transformed,
-                panel: panel.panel(),
+                panel: panel.expect("whole or in parts"),
+                part,
                 output: output.ptr(),
                 epilogue,
             };
@@ -131,24 +147,39 @@ fn transform_inputs<T: Tile<A, M>, const A: usize, const M: usize>(
     transformed: &mut Buffer,
     isa: Isa,
 ) {
-    assert!(transformed.len() >= A * A * stretch.stride && stretch.tiles * x.shape().c <= stretch.stride);
     let shared = Disjoint::new(transformed);
     for_each(stretch.tiles.div_ceil(TRANSFORM_TILES), |block| {
         let first = block * TRANSFORM_TILES;
-        for tile in first..stretch.tiles.min(first + TRANSFORM_TILES) {
-            let corners = corners::<A>(x, tiling, stretch.first + tile, zeros);
-            let offset = tile * x.shape().c;
-            // SAFETY: each tile has its own row in each of the α² squares, within bounds as asserted.
-            let output = unsafe { shared.ptr().add(offset) };
-            isa.run(InputTile::<T, A, M> {
-                pixels: corners,
-                channels: x.shape().c,
-                output,
-                stride: stretch.stride,
-                transform: std::marker::PhantomData,
-            });
-        }
+        let tiles = first..stretch.tiles.min(first + TRANSFORM_TILES);
+        transform_tiles::<T, A, M>(x, tiling, stretch, tiles, zeros, &shared, isa);
     });
+}
+
+/// Transforms some tiles of a stretch; no two calls may have the same tile.
+fn transform_tiles<T: Tile<A, M>, const A: usize, const M: usize>(
+    x: &Act,
+    tiling: &Tiling,
+    stretch: Stretch,
+    tiles: Range<usize>,
+    zeros: &[f32],
+    to: &Disjoint<'_>,
+    isa: Isa,
+) {
+    let channels = x.shape().c;
+    assert!(to.len() >= A * A * stretch.stride && stretch.tiles * channels <= stretch.stride);
+    assert!(tiles.end <= stretch.tiles && zeros.len() >= channels);
+    for tile in tiles {
+        let corners = corners::<A>(x, tiling, stretch.first + tile, zeros);
+        // SAFETY: each tile has its own row in each of the α² squares, within bounds as asserted.
+        let output = unsafe { to.ptr().add(tile * channels) };
+        isa.run(InputTile::<T, A, M> {
+            pixels: corners,
+            channels,
+            output,
+            stride: stretch.stride,
+            transform: std::marker::PhantomData,
+        });
+    }
 }
 
 /// Addresses of a tile's input pixels; those outside the image point to zeros.

@@ -3,17 +3,18 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use super::super::filters::Part;
 use super::tile::{Tile, both_axes};
 use super::{SKEW, Stretch, Tiling};
 use crate::buffer::Buffer;
 use crate::gemm::Panel;
-use crate::gemm::kernel::finish_vector;
+use crate::gemm::kernel::{Finish, ROWS};
 use crate::gemm::{Epilogue, Grid, PanelProduct, Segments, Start};
 use crate::isa::{Isa, Kernel};
 use crate::simd::Simd;
 
-/// Tiles multiplied before their outputs are transformed; products of that many fit a second-level cache.
-const TILE_BLOCK: usize = 128;
+/// Most tiles multiplied before their outputs are transformed; products of that many fit a second-level cache.
+const TILE_BLOCK: usize = 132;
 
 /// With no more tiles than this, weights are transformed a few channels at a time, just before use: all of them would
 /// pass through the last-level cache twice for little work in between.
@@ -22,6 +23,11 @@ const FEW_TILES: usize = 64;
 /// Those few channels.
 const CHANNEL_CHUNK: usize = 64;
 
+/// Whether a task of these tiles transforms its weights a few channels at a time.
+pub(super) fn in_chunks(tiles: &Range<usize>) -> bool {
+    tiles.len() <= FEW_TILES
+}
+
 /// What one task computes.
 pub(super) struct PanelTask<'a> {
     pub(super) tiling: &'a Tiling,
@@ -29,8 +35,9 @@ pub(super) struct PanelTask<'a> {
     /// Within the stretch.
     pub(super) tiles: Range<usize>,
     pub(super) transformed: &'a [f32],
-    /// Untransformed weights, `[9, channels]` deep.
+    /// Untransformed weights, `[9, channels]` deep; without numbers if it is made in parts.
     pub(super) panel: Panel<'a>,
+    pub(super) part: Option<Part<'a>>,
     pub(super) output: *mut f32,
     pub(super) epilogue: Epilogue<'a>,
 }
@@ -39,6 +46,10 @@ pub(super) struct PanelTask<'a> {
 struct Scratch {
     /// Channels transformed at a time.
     chunk: usize,
+    /// Tiles multiplied at a time.
+    block: usize,
+    /// A part of the panel, if it is made in parts.
+    made: Buffer,
     weights: Buffer,
     weights_stride: usize,
     products: Buffer,
@@ -58,13 +69,21 @@ impl PanelTask<'_> {
     /// `output` must be the tiling's output batch, and nobody else may touch this panel's channels of these tiles.
     pub(super) unsafe fn run<T: Tile<A, M>, const A: usize, const M: usize>(self, isa: Isa) {
         let (channels, width) = (self.tiling.input.c, self.panel.width);
-        assert_eq!(self.panel.data.len(), 9 * channels * width, "weights of a 3x3 convolution");
+        let in_chunks = in_chunks(&self.tiles);
+        let numbers = if self.part.is_some() { 0 } else { 9 * channels * width };
+        assert_eq!(self.panel.data.len(), numbers, "weights of a 3x3 convolution");
+        assert!(in_chunks || self.part.is_none(), "a panel for many tiles is made whole");
         assert!(self.transformed.len() >= A * A * self.stretch.stride && self.tiles.end <= self.stretch.tiles);
-        let chunk = if self.tiles.len() <= FEW_TILES { CHANNEL_CHUNK.min(channels) } else { channels };
+        let chunk = if in_chunks { CHANNEL_CHUNK.min(channels) } else { channels };
         let weights_stride = chunk * width + SKEW;
-        let products_stride = TILE_BLOCK.min(self.tiles.len()) * width + SKEW;
+        // Blocks of equal size: a short one would read the weights for little work.
+        let blocks = self.tiles.len().div_ceil(TILE_BLOCK).max(1);
+        let block = self.tiles.len().div_ceil(blocks).next_multiple_of(ROWS);
+        let products_stride = block * width + SKEW;
         let scratch = Scratch {
             chunk,
+            block: block.max(1),
+            made: Buffer::stale(if self.part.is_some() { 9 * chunk * width } else { 0 }),
             weights: Buffer::stale(A * A * weights_stride),
             weights_stride,
             products: Buffer::stale(A * A * products_stride),
@@ -81,8 +100,8 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Kernel for Run<'_, T, A, M> 
         // SAFETY: made by `PanelTask::run` only, whose caller vouches for the output and which has checked sizes.
         unsafe {
             let (channels, chunk) = (self.task.tiling.input.c, self.scratch.chunk);
-            for first in self.task.tiles.clone().step_by(TILE_BLOCK) {
-                let tiles = first..self.task.tiles.end.min(first + TILE_BLOCK);
+            for first in self.task.tiles.clone().step_by(self.scratch.block) {
+                let tiles = first..self.task.tiles.end.min(first + self.scratch.block);
                 for start in (0..channels).step_by(chunk) {
                     let part = start..channels.min(start + chunk);
                     if chunk < channels || first == self.task.tiles.start {
@@ -105,30 +124,16 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
     #[inline(always)]
     unsafe fn transform_weights<S: Simd>(&mut self, channels: Range<usize>) {
         let width = self.task.panel.width;
-        let plane = self.task.tiling.input.c * width;
-        let to = self.scratch.weights.as_mut_ptr();
-        let from = self.task.panel.data[channels.start * width..].as_ptr();
-        for at in (0..channels.len() * width).step_by(S::LANES) {
-            // SAFETY: `at` runs over whole vectors of the nine planes; each of the α² squares has room for a chunk.
-            unsafe {
-                let mut g = [[S::splat(0.0); 3]; 3];
-                for r in 0..3 {
-                    for c in 0..3 {
-                        g[r][c] = S::load(from.add((3 * r + c) * plane + at));
-                    }
-                }
-                let u = both_axes(
-                    g,
-                    #[inline(always)]
-                    |g| T::weight::<S>(g),
-                );
-                for r in 0..A {
-                    for c in 0..A {
-                        S::store(to.add((r * A + c) * self.scratch.weights_stride + at), u[r][c]);
-                    }
-                }
+        let (from, plane) = match self.task.part {
+            None => (self.task.panel.data[channels.start * width..].as_ptr(), self.task.tiling.input.c * width),
+            Some(part) => {
+                part.make(channels.clone(), &mut self.scratch.made);
+                (self.scratch.made.as_ptr(), channels.len() * width)
             }
-        }
+        };
+        let to = self.scratch.weights.as_mut_ptr();
+        // SAFETY: nine planes of at least this many vectors; each of the α² squares has room for a chunk.
+        unsafe { transform_weights::<S, T, A, M>(from, plane, channels.len() * width, to, self.scratch.weights_stride) }
     }
 
     /// One of the α² products, for a block of tiles, over a range of channels.
@@ -160,32 +165,89 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
     /// `Aᵀ m A` of one tile, row `row` of the products.
     #[inline(always)]
     unsafe fn transform_output<S: Simd>(&self, tile: usize, row: usize) {
-        let output = self.task.tiling.output;
-        let (sample, top, left) = self.task.tiling.place(self.task.stretch.first + tile);
-        let (rows, columns) = (M.min(output.h - top), M.min(output.w - left));
-        let panel = &self.task.panel;
-        for first in (0..panel.columns).step_by(S::LANES) {
-            let lanes = S::LANES.min(panel.columns - first);
-            // SAFETY: products are whole panels wide; only existing pixels and channels of the output are written.
-            unsafe {
-                let from = self.scratch.products.as_ptr().add(row * panel.width + first);
-                let mut m = [[S::splat(0.0); A]; A];
-                for r in 0..A {
-                    for c in 0..A {
-                        m[r][c] = S::load(from.add((r * A + c) * self.scratch.products_stride));
-                    }
+        let task = &self.task;
+        // SAFETY: products are whole panels wide; the caller vouches for the output.
+        unsafe {
+            let from = self.scratch.products.as_ptr().add(row * task.panel.width);
+            let (tile, stride) = (task.stretch.first + tile, self.scratch.products_stride);
+            transform_output::<S, T, A, M>(task.tiling, tile, from, stride, &task.panel, task.output, &task.epilogue);
+        }
+    }
+}
+
+/// `G g Gᵀ` of `count` floats in each of nine planes; the α² results are `stride` apart.
+///
+/// # Safety
+/// `S` must be available; `count`, a multiple of its lanes, floats readable in each plane and writable at each result.
+#[inline(always)]
+pub(super) unsafe fn transform_weights<S: Simd, T: Tile<A, M>, const A: usize, const M: usize>(
+    from: *const f32,
+    plane: usize,
+    count: usize,
+    to: *mut f32,
+    stride: usize,
+) {
+    for at in (0..count).step_by(S::LANES) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let mut g = [[S::splat(0.0); 3]; 3];
+            for r in 0..3 {
+                for c in 0..3 {
+                    g[r][c] = S::load(from.add((3 * r + c) * plane + at));
                 }
-                let y = both_axes(
-                    m,
-                    #[inline(always)]
-                    |m| T::output::<S>(m),
-                );
-                for (r, line) in y.iter().enumerate().take(rows) {
-                    for (c, sum) in line.iter().enumerate().take(columns) {
-                        let pixel = (sample * output.h + top + r) * output.w + left + c;
-                        let (column, offset) = (panel.first + first, pixel * output.c + panel.first + first);
-                        finish_vector::<S>(&self.task.epilogue, self.task.output, offset, column, *sum, lanes);
-                    }
+            }
+            let u = both_axes(
+                g,
+                #[inline(always)]
+                |g| T::weight::<S>(g),
+            );
+            for r in 0..A {
+                for c in 0..A {
+                    S::store(to.add((r * A + c) * stride + at), u[r][c]);
+                }
+            }
+        }
+    }
+}
+
+/// `Aᵀ m A` of one tile and a panel's channels, finished and stored where they exist.
+///
+/// # Safety
+/// `S` must be available; a panel's width of floats readable at each of α² places `stride` apart; `output` the tiling's output
+/// batch, and nobody else at this tile's pixels of this panel.
+#[inline(always)]
+pub(super) unsafe fn transform_output<S: Simd, T: Tile<A, M>, const A: usize, const M: usize>(
+    tiling: &Tiling,
+    tile: usize,
+    from: *const f32,
+    stride: usize,
+    panel: &Panel<'_>,
+    output: *mut f32,
+    epilogue: &Epilogue<'_>,
+) {
+    let shape = tiling.output;
+    let (sample, top, left) = tiling.place(tile);
+    let (rows, columns) = (M.min(shape.h - top), M.min(shape.w - left));
+    for first in (0..panel.columns).step_by(S::LANES) {
+        let lanes = S::LANES.min(panel.columns - first);
+        // SAFETY: the caller's contract; only existing pixels and channels of the output are written.
+        unsafe {
+            let mut m = [[S::splat(0.0); A]; A];
+            for r in 0..A {
+                for c in 0..A {
+                    m[r][c] = S::load(from.add((r * A + c) * stride + first));
+                }
+            }
+            let y = both_axes(
+                m,
+                #[inline(always)]
+                |m| T::output::<S>(m),
+            );
+            let finish = Finish::<S>::new(epilogue, panel.first + first, lanes);
+            for r in 0..rows {
+                let pixel = (sample * shape.h + top + r) * shape.w + left;
+                for c in 0..columns {
+                    finish.store(output, (pixel + c) * shape.c + panel.first + first, y[r][c]);
                 }
             }
         }
