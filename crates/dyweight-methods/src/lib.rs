@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod amed;
+mod any_budget;
 mod dlms;
 mod dss;
 mod epd;
@@ -16,6 +17,7 @@ mod small_net;
 pub mod solver_file;
 
 pub use amed::{Amed, AmedPlugin};
+pub use any_budget::AnyBudget;
 pub use dlms::Dlms;
 pub use dss::{Deltas, Dss};
 pub use epd::{Epd, EpdPlugin};

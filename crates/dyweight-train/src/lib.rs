@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod budgets;
 pub mod comm;
 mod course;
 mod distance;
@@ -44,6 +45,7 @@ pub use learnable::{ByBody, Learnable, Shown};
 pub use learned::Learned;
 pub use methods::dyweight::{DyWeightOptions, LearnedWeights, ScaleMode};
 pub use methods::points::CountParallel;
+pub use methods::serves_several;
 pub use objective::Loss;
 pub use optimiser::{Moments, Optimiser};
 pub use pairs::{Noise, Pairs};

@@ -172,13 +172,26 @@ fn short() -> TrainSpec {
 
 /// Trains in a directory, stopping in process `stopper` after so many iterations; the parameters found.
 fn train(comm: &Arc<dyn Comm>, place: &Path, stop: Option<(usize, usize)>, resume: bool) -> Result<Vec<f64>> {
+    train_for(&[], short(), comm, place, stop, resume)
+}
+
+/// The same with further budgets.
+fn train_for(
+    also: &[usize],
+    spec: TrainSpec,
+    comm: &Arc<dyn Comm>,
+    place: &Path,
+    stop: Option<(usize, usize)>,
+    resume: bool,
+) -> Result<Vec<f64>> {
     let loaded = mixture();
     let course = Course {
+        also: also.iter().map(|nfe| Budget::Nfe(*nfe)).collect(),
         comm: comm.clone(),
         cache: Some(place.join("teacher")),
         files: Some(Files::beside(&place.join("solver.json"))),
         resume,
-        ..Course::new(loaded.model.clone(), loaded.identity(), Budget::Nfe(4), short(), Loss::L2)
+        ..Course::new(loaded.model.clone(), loaded.identity(), Budget::Nfe(4), spec, Loss::L2)
     };
     let prepared = course.prepare()?;
     let trained = prepared.run(&prepared.pairing()?, &mut |iteration, _| match stop {
@@ -220,6 +233,30 @@ fn a_run_stopped_in_any_process_is_resumed_by_any_number() {
     }
     assert_eq!(train(&alone_comm(), &place.0, None, true).unwrap(), expected);
     assert!(place.files() == alone.files(), "other files are left");
+}
+
+/// Several budgets in one run: stopped, resumed by other processes, the same bits and files.
+#[test]
+fn several_budgets_at_once_have_the_same_bits_too() {
+    let spec = || TrainSpec { method: Some("any".into()), iters: Some(6), ..short() };
+    let train =
+        |comm: &Arc<dyn Comm>, place: &Path, stop, resume| train_for(&[2, 7], spec(), comm, place, stop, resume);
+    let alone = Place::new("several-alone");
+    let expected = train(&alone_comm(), &alone.0, None, false).unwrap();
+    assert!(expected.iter().any(|v| *v != 0.0));
+    let place = Place::new("several");
+    for ended in together(3, |comm| train(comm, &place.0, Some((1, 4)), false)) {
+        assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    }
+    for found in together(2, |comm| train(comm, &place.0, None, true).unwrap()) {
+        assert_eq!(found, expected);
+    }
+    assert!(place.files() == alone.files(), "other files are left");
+    // Another list of budgets is another run, and other methods take one budget.
+    let other = train_for(&[2], spec(), &alone_comm(), &place.0, None, true);
+    assert!(other.is_err());
+    let error = train_for(&[2], short(), &alone_comm(), &place.0, None, false).unwrap_err();
+    assert!(error.to_string().contains("one budget at a time"), "{error}");
 }
 
 fn alone_comm() -> Arc<dyn Comm> {

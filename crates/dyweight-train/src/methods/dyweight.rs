@@ -17,6 +17,7 @@ use dyweight_core::error::{Error, Result};
 use dyweight_core::learned::{Block, Built, Frame};
 use dyweight_core::noise::Stream;
 use dyweight_core::solver::{DyWeight, Initial, Ipndm, Rows, Scales, Solver, Weights};
+use dyweight_core::spec::Budget;
 use dyweight_methods::solver_file::{Body, SolverFile};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -128,7 +129,7 @@ fn start_from(spec: &TrainSpec, file: &str, steps: usize, afs: bool) -> Result<B
             let known = ["ab", "euler", "uniform", "perturbed", "a solver file"].map(String::from).to_vec();
             return Err(Error::UnknownName { kind: "initialisation", name: file.into(), known });
         }
-        other => other?,
+        other => other?.at(file, Some(Budget::Steps(steps)), None)?,
     };
     let Some(weights) = learned.body.weights() else {
         return Err(other_method(file, learned.body.method(), "dyweight"));
