@@ -6,10 +6,11 @@
 //! ln sᵢ =                         Σ_f Σ_b φ_f(i, S)·ψ_b(S)·C[f][b]
 //!
 //! φ = T₀(u) … T_p(u), [i = 0], [i = 1], [i = S − 2], [i = S − 1]      u = (2i + 1)/S − 1
-//! ψ = T₀(z) … T_q(z)                                                  z linear in 1/S, from −1 at the most steps to 1 at the fewest
+//! ψ_b(z) = Π_{m≠b} (z − z_m)/(z_b − z_m),  z_b = cos(πb/q)                    z linear in 1/S, from 1 at the fewest steps to −1 at the most
 //! ```
 //!
-//! T are Chebyshev's polynomials. Corrections of a multistep method on an uneven grid go with the step length 1/S, which is therefore the
+//! T are Chebyshev's polynomials. In the budget the q + 1 numbers are the values at Chebyshev's points, the same polynomials of degree q: so the fewest and the most calls have a
+//! column of their own, and what one of them needs does not pull at the other. Corrections of a multistep method on an uneven grid go with the step length 1/S, which is therefore the
 //! variable. The first two steps have fewer slopes than the others and the last two end at the data: they are unlike the rest and have
 //! offsets of their own. Numbers that are 0 give iPNDM at every budget. The method is ours.
 
@@ -105,8 +106,8 @@ impl AnyBudget {
     fn budget(&self, steps: usize) -> Vec<f64> {
         let (least, most) = self.range();
         let (few, many) = (1.0 / least as f64, 1.0 / most as f64);
-        let z = if least == most { 0.0 } else { 2.0 * (1.0 / steps as f64 - many) / (few - many) - 1.0 };
-        chebyshev(z, self.columns())
+        let z = if least == most { 1.0 } else { 2.0 * (1.0 / steps as f64 - many) / (few - many) - 1.0 };
+        cardinal(z, self.columns())
     }
 
     fn features(&self) -> usize {
@@ -126,6 +127,13 @@ fn chebyshev(x: f64, count: usize) -> Vec<f64> {
     }
     values.truncate(count);
     values
+}
+
+/// The polynomials of degree count − 1 that are 1 at one of Chebyshev's points z_b = cos(πb/(count − 1)) and 0 at the others.
+fn cardinal(z: f64, count: usize) -> Vec<f64> {
+    let point = |b: usize| if count == 1 { 1.0 } else { (std::f64::consts::PI * b as f64 / (count - 1) as f64).cos() };
+    let others = |b: usize| (0..count).filter(move |m| *m != b);
+    (0..count).map(|b| others(b).map(|m| (z - point(m)) / (point(b) - point(m))).product()).collect()
 }
 
 impl LearnedSolver for AnyBudget {

@@ -21,7 +21,7 @@ pub struct AnyBudgetOptions {
     /// Degree of any's polynomials in the step.
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "N", help_heading = "Solver", help = "Degree of any's polynomials in the step [2]")
+        arg(long, value_name = "N", help_heading = "Solver", help = "Degree of any's polynomials in the step [3]")
     )]
     pub step_degree: Option<usize>,
     /// Degree of any's polynomials in the budget.
@@ -33,7 +33,7 @@ pub struct AnyBudgetOptions {
 }
 
 /// The usual degrees in step and budget.
-const DEGREES: (usize, usize) = (2, 3);
+const DEGREES: (usize, usize) = (3, 3);
 
 /// The method.
 pub(super) struct AnyBudgetMethod;
@@ -53,7 +53,7 @@ impl Method for AnyBudgetMethod {
 
     /// A weight is a sum of a dozen numbers and moves by as many rates.
     fn usual_rate(&self, _: usize) -> f64 {
-        3e-3
+        1e-2
     }
 
     fn stand_in(&self, _: &TrainSpec, _: bool) -> Result<Box<dyn Solver>> {
