@@ -153,6 +153,9 @@ impl Course {
             ("start".to_string(), json!(numbers.text())),
             ("features".to_string(), json!(network)),
         ]);
+        if let Some(joint) = plan.student.loss.joint() {
+            facts.insert("reference".into(), json!(joint.identity()));
+        }
         if !plan.also.is_empty() {
             let grids: Vec<_> = plan.also.iter().map(|frame| frame.grid.sigmas()).collect();
             facts.insert("also".into(), json!(grids));

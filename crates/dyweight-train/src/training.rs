@@ -2,7 +2,9 @@
 
 use super::budgets::{geometric_mean, together};
 use super::guard::{Guard, Judgement};
+use super::joint::{Joint, Linearised};
 use super::learnable::Learnable;
+use super::objective::Loss;
 use super::optimiser::{Moments, clip};
 use super::recipe::Recipe;
 use super::relax::{self, Moved, Relaxation};
@@ -74,6 +76,8 @@ pub struct Training {
     pub moved: Option<Moved>,
     /// Iterations made.
     pub iteration: usize,
+    /// Validation losses of several budgets, by which their gradients are weighed; none of one budget or in a plain run.
+    pub scales: Vec<f64>,
     /// Validation's memory; none in a plain run.
     pub guard: Option<Guard>,
 }
@@ -115,6 +119,7 @@ impl Training {
             moments,
             moved: None,
             iteration: 0,
+            scales: Vec::new(),
             guard: None,
         };
         if let Some(Relaxation { pairs, step, .. }) = run.recipe.relax {
@@ -123,10 +128,12 @@ impl Training {
             run.moved = Some(Moved { training, validation, step });
         }
         if run.recipe.validate_every.is_some() {
-            let loss = run.validation_loss(&*run.learnable, &run.numbers)?;
+            let losses = run.validation_losses(&*run.learnable, &run.numbers)?;
+            let loss = geometric_mean(&losses);
             // Nothing can be judged against a start without a loss.
             finite("the validation loss of the start", 0, &[loss])?;
             run.guard = Some(Guard::new(&run.numbers, loss));
+            run.weigh_by(losses);
         }
         Ok(run)
     }
@@ -164,14 +171,28 @@ impl Training {
 
     /// Mean validation loss of any solver on the student's frame; of several budgets the geometric mean.
     pub fn validation_loss(&self, learnable: &dyn Learnable, numbers: &[f64]) -> Result<f64> {
-        let of = |frame| self.validation_loss_on(frame, learnable, numbers);
-        Ok(geometric_mean(&self.frames().map(of).collect::<Result<Vec<f64>>>()?))
+        Ok(geometric_mean(&self.validation_losses(learnable, numbers)?))
+    }
+
+    /// The same of each budget.
+    fn validation_losses(&self, learnable: &dyn Learnable, numbers: &[f64]) -> Result<Vec<f64>> {
+        self.frames().map(|frame| self.validation_loss_on(frame, learnable, numbers)).collect()
+    }
+
+    /// Takes the budgets' losses as the measure of their gradients, where there are several.
+    fn weigh_by(&mut self, losses: Vec<f64>) {
+        if losses.len() > 1 && losses.iter().all(|loss| loss.is_finite()) {
+            self.scales = losses;
+        }
     }
 
     /// Mean validation loss of any solver on any frame.
     pub fn validation_loss_on(&self, frame: &Frame, learnable: &dyn Learnable, numbers: &[f64]) -> Result<f64> {
         let student = Student { frame: frame.clone(), ..self.student.clone() };
         let all = 0..self.recipe.validation_pairs;
+        if let Some(joint) = student.loss.joint() {
+            return Ok(self.around(joint, &student, (learnable, numbers), &self.validation, all)?.value);
+        }
         let losses =
             self.losses(&self.validation, all, self.moved.as_ref().map(|m| &m.validation), |model, noise, y| {
                 student.losses(model, (learnable, numbers), noise, y)
@@ -187,17 +208,19 @@ impl Training {
         noise: Option<&Tensor>,
         of: impl Fn(&dyn Differentiable, &Tensor, &[Tensor]) -> Result<Vec<T>> + Sync,
     ) -> Result<Vec<T>> {
-        let first = pairs.start;
+        let (first, taught) = (pairs.start, self.student.loss.joint().is_none());
         let part = |range: Range<usize>| {
             let noise = match noise {
                 Some(noise) => noise.slice(range.start - first..range.end - first),
                 None => targets.pairs().latents(range.clone())?,
             };
             let model = self.model.denoiser(&targets.pairs().condition(range.clone()))?;
-            of(&*model, &noise, &targets.of(range)?)
+            of(&*model, &noise, &if taught { targets.of(range)? } else { Vec::new() })
         };
         // Targets first: they are computed in chunks of their own and must not be raced for.
-        targets.prepare(pairs.clone())?;
+        if taught {
+            targets.prepare(pairs.clone())?;
+        }
         let share = |mine| Ok(in_parts(&*self.model, mine, self.recipe.micro_batch, part)?.concat());
         Ok(self.comm().spread(pairs, unit(&*self.model, self.recipe.micro_batch), share)?.concat())
     }
@@ -220,7 +243,7 @@ impl Training {
             }
             other => other?,
         };
-        let (loss, gradient) = together(&batches);
+        let (loss, gradient) = together(&batches, &self.scales);
         if self.guard.is_some() && gradient.iter().any(|g| !g.is_finite()) {
             return Ok(self.lost(index));
         }
@@ -335,6 +358,20 @@ impl Training {
         self.frames().map(of).collect()
     }
 
+    /// A distance of all samples at once, around those of some pairs.
+    fn around(
+        &self,
+        joint: &Arc<dyn Joint>,
+        student: &Student,
+        solver: (&dyn Learnable, &[f64]),
+        targets: &Targets,
+        pairs: Range<usize>,
+    ) -> Result<Linearised> {
+        let map = &**joint.map();
+        let rows = self.losses(targets, pairs, None, |model, noise, _| student.features(model, solver, noise, map))?;
+        joint.linearised(&rows.concat())
+    }
+
     /// Losses and gradients of some pairs, in their noise too where it is given.
     fn gradients(
         &self,
@@ -343,8 +380,16 @@ impl Training {
         pairs: Range<usize>,
         noise: Option<&Tensor>,
     ) -> Result<Gradient> {
+        let solver = (&*self.learnable, &self.numbers[..]);
+        if let Some(joint) = student.loss.joint() {
+            let all = 0..self.recipe.moments.unwrap_or(0).max(pairs.end);
+            let around = self.around(joint, student, solver, targets, all)?;
+            let (value, loss) = (around.value, Loss::Linear(joint.map().clone(), Arc::new(around)));
+            let mut found = self.gradients(&Student { loss, ..student.clone() }, targets, pairs, noise)?;
+            found.losses.iter_mut().for_each(|own| *own = value);
+            return Ok(found);
+        }
         let parts = self.losses(targets, pairs, noise, |model, own, y| {
-            let solver = (&*self.learnable, &self.numbers[..]);
             Ok(vec![student.gradient(model, solver, (own, noise.is_some()), y)?])
         })?;
         let mut all = Gradient::default();
@@ -408,10 +453,12 @@ impl Training {
         if !self.iteration.is_multiple_of(every) && self.iteration < self.recipe.iterations() {
             return Ok(None);
         }
-        let loss = match self.validation_loss(&*self.learnable, &self.numbers) {
-            Err(Error::Diverged { .. } | Error::BadValue { .. }) => f64::INFINITY,
+        let losses = match self.validation_losses(&*self.learnable, &self.numbers) {
+            Err(Error::Diverged { .. } | Error::BadValue { .. }) => vec![f64::INFINITY],
             other => other?,
         };
+        let loss = geometric_mean(&losses);
+        self.weigh_by(losses);
         let Some(guard) = &mut self.guard else { return Ok(None) };
         let event = match guard.judge(&self.numbers, loss) {
             Judgement::Best => Event::Best,

@@ -51,9 +51,9 @@ impl Method for AnyBudgetMethod {
         prediction == Prediction::Denoised
     }
 
-    /// A weight is a sum of a dozen numbers and moves by as many rates.
+    /// A weight is a sum of some numbers and moves by as many rates.
     fn usual_rate(&self, _: usize) -> f64 {
-        1e-2
+        3e-3
     }
 
     fn stand_in(&self, _: &TrainSpec, _: bool) -> Result<Box<dyn Solver>> {

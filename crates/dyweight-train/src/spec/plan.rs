@@ -69,7 +69,8 @@ impl TrainSpec {
         let frame = frame(budget)?;
         let Start { learnable, numbers, window, settled } = method.start_of_all(&spec, &frame, &also)?;
         let relax = method.relaxed(&spec, &frame, model.shape().iter().product())?;
-        let recipe = Recipe { relax, ..spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))? };
+        let moments = loss.joint().map(|_| spec.joint.samples()).transpose()?;
+        let recipe = Recipe { relax, moments, ..spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))? };
         let Taught { supervision, stepwise, near, halved } = method.taught(&spec, &frame, &*learnable)?;
         let memory = self.memory.unwrap_or_default();
         let (afs, lr) = (Some(frame.afs), Some(recipe.phases[0].groups[0].rate.base));
@@ -145,6 +146,7 @@ impl TrainSpec {
             micro_batch: positive("micro-batch", self.micro_batch.unwrap_or(batch))?,
             phases: method.phases(self, &common, learnable)?,
             relax: None,
+            moments: None,
             seed: self.seed.unwrap_or(0),
             validate_every: (!self.is_plain()).then_some(every),
             validation_pairs: positive("validation", self.validation.unwrap_or(defaults.validation))?,
@@ -185,8 +187,13 @@ impl TrainSpec {
             "features" => features("fashion").map(Loss::Features),
             "inception" => features("inception").map(Loss::Features),
             "clip" => features("clip").map(Loss::Features),
+            "frechet" => Err(Error::Conflict {
+                problem: "the loss 'frechet' needs statistics of real images".into(),
+                hint: "use dyweight_study::training_loss, which has them".into(),
+            }),
             other => {
-                let known = ["l2", "l1", "huber", "features", "inception", "clip"].map(String::from).to_vec();
+                let known =
+                    ["l2", "l1", "huber", "features", "inception", "clip", "frechet"].map(String::from).to_vec();
                 Err(Error::UnknownName { kind: "loss", name: other.into(), known })
             }
         }
