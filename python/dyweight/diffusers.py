@@ -186,6 +186,12 @@ def _body(record):
         return record
     if not isinstance(record.get("body"), dict):
         raise SolverFileError("body is not a JSON object")
+    span = record["body"].get("span")
+    if span:
+        # Bands and convolutions are no weighted sums of slopes, and nothing else is done here.
+        parts = ", ".join(map(str, span)) if isinstance(span, dict) else repr(span)
+        use = "use dyweight.sample or 'dyweight sample', or train without a span"
+        raise SolverFileError(f"the solver has a wider span ({parts}), which this sampler does not have: {use}")
     return {**record, **record["body"]}
 
 

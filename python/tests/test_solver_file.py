@@ -86,6 +86,17 @@ def test_wrong_files_say_what_is_wrong(record, change, says):
         SolverFile({**record, **change})
 
 
+def test_a_wider_span_is_refused_with_a_way_out(record):
+    names = ("order", "weights", "time_scale")
+    body = {name: record[name] for name in names}
+    current = {**{k: v for k, v in record.items() if k not in names}, "version": 2, "body": body}
+    SolverFile(current)
+    SolverFile({**current, "body": {**body, "span": {}}})
+    for span in ({"bands": {"edges": [3.0]}, "operator": {}}, [1], "bands"):
+        with pytest.raises(SolverFileError, match="wider span .*bands|wider span .*1.*dyweight sample"):
+            SolverFile({**current, "body": {**body, "span": span}})
+
+
 def test_a_file_that_is_none_is_named(tmp_path, record):
     path = tmp_path / "broken.json"
     text = json.dumps(record)

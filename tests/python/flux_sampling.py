@@ -16,6 +16,9 @@ from safetensors.torch import load_file, save_file
 
 import tiny_flux
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "python"))
+from dyweight.diffusers import DyWeightScheduler  # noqa: E402
+
 PROMPT, SEEDS, STEPS = "a photo of the cat,  2 dogs' tails!", [0, 3], 5
 binary = sys.argv[1]
 failed = False
@@ -60,5 +63,18 @@ for guidance, heads, head, axes in ((3.5, 2, 16, (4, 6, 6)), (None, 3, 24, (8, 8
         of_images = difference(load_file(folder / "image.safetensors")["image"], images)
         print(f"guidance {guidance}, {heads} heads of {head}, {height}x{width}: latents {of_latents:.1e}, images {of_images:.1e}")
         failed |= of_latents > 1e-4 or of_images > 1e-4
+
+    # Released coefficients: the scheduler for diffusers keeps the grid they were learned on, that of 512 pixels; the program is told to.
+    pipeline.scheduler = DyWeightScheduler.from_preset("flux-nfe5", pipeline.scheduler.config)
+    with torch.no_grad():
+        latents = pipeline(PROMPT, height=32, width=48, num_inference_steps=5, guidance_scale=guidance or 0.0,
+                           max_sequence_length=tiny_flux.LENGTH, generator=torch.Generator().manual_seed(7), output_type="latent").images
+    expected = pipeline._unpack_latents(latents, 32, 48, pipeline.vae_scale_factor)
+    run("sample", "--model", folder / "model", "--prompt", PROMPT, "--weights", "preset:flux-nfe5", "--schedule", "flow", "--image-size", 512,
+        "--rng", "torch", "--seeds", 7, "--height", 32, "--width", 48, "--text-tokens", tiny_flux.LENGTH, "--outdir", folder / "preset",
+        "--latent-out", folder / "preset.safetensors", *given)
+    of_latents = difference(load_file(folder / "preset.safetensors")["latents"].float(), expected)
+    print(f"preset:flux-nfe5, guidance {guidance}: latents {of_latents:.1e}")
+    failed |= of_latents > 1e-4
 
 sys.exit(failed)

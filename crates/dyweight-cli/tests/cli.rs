@@ -213,8 +213,8 @@ fn tensors_of_the_wrong_shape_or_with_wrong_numbers_are_named() {
         ("w32", "w32.safetensors|[3, 2]"),
         ("w1", "w1.safetensors|[2]"),
         ("future", "future.safetensors|weights[0][1] = 2"),
-        ("wnan", "weights|NaN at index 1"),
-        ("long", "time_scale|[2]|[5]"),
+        ("wnan", "wnan.safetensors|weights|NaN at index 1"),
+        ("long", "long.safetensors|time_scale|[2]|[5]"),
         ("flat", "flat.safetensors|[2, 1]"),
         ("other", "other.safetensors|'weights' is missing"),
     ] {

@@ -136,6 +136,17 @@ fn folders_and_random_models_are_inspected() {
     for part in ["859520964", "takes prompts; latents 4x64x64, images 3x512x512", "peak resident memory"] {
         assert!(text.contains(part), "{text}");
     }
+    let flux = TINY.replace("data/latent", "data/flux");
+    let facts: serde_json::Value =
+        serde_json::from_str(&place.works(&format!("inspect {flux} --json")).stdout).unwrap();
+    let model = &facts["model"];
+    assert_eq!((&model["predicts"], &model["images"]), (&"velocity".into(), &serde_json::Value::Null));
+    let parts: Vec<&str> = model["parts"].as_array().unwrap().iter().map(|p| p["part"].as_str().unwrap()).collect();
+    assert_eq!(parts, ["transformer", "text2"]);
+    assert!(
+        model["operations"].as_f64() > Some(1e6) && facts["model"]["peak_bytes"].as_u64() > Some(1 << 20),
+        "{facts}"
+    );
     place.refuses("inspect random:sd16", &["'random:sd16'", "did you mean 'random:sd15'"]);
     place.refuses("bench --model random:sd16", &["'sd16'", "did you mean 'sd15'"]);
     let list = place.works("list models").stdout;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 /// A second or less of work each.
 const METHODS: &[(&str, &str)] = &[
     ("any", "--nfe 3,6 --iters 30 --batch 8 --validation 16"),
+    ("dyweight", "--span state --nfe 3 --iters 40 --batch 8 --validation 16"),
     ("ld3", "--nfe 4 --iters 60 --pairs 20 --validation 10"),
     ("epd", "--nfe 5 --iters 40 --batch 8 --validation 16"),
     ("epd-plugin", "--nfe 5 --count-parallel once --iters 40 --batch 8 --validation 16"),
@@ -28,41 +29,72 @@ fn results(place: &Place, name: &str) -> (Vec<u8>, Vec<u8>) {
 #[test]
 fn every_method_is_trained_resumed_and_used() {
     for (method, options) in METHODS {
-        let place = Place::new(&format!("methods-{method}"));
-        let train = |name: &str, more: &str| {
-            format!("train --method {method} --model mixture {options} --out {name}.json {more}")
-        };
-        let ended = place.run(&train("a", "--threads 1"));
-        assert_eq!(ended.code, Some(0), "{method}: {ended:?}");
-        let whole = results(&place, "a");
-        // A kill once there is something to lose, then the rest with another number of threads.
-        let mut child = place.command(&train("b", "--threads 2 --snapshot-seconds 0.001"));
-        let mut child = child.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
-        let begun = Instant::now();
-        let under_way = || std::fs::read(place.path("b.stats.jsonl")).is_ok_and(|log| log.contains(&b'\n'));
-        while !under_way() && begun.elapsed() < Duration::from_secs(20) && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let _ = child.kill();
-        child.wait().unwrap();
-        let ended = place.run(&train("b", "--threads 2 --resume"));
-        assert_eq!(ended.code, Some(0), "{method}: {ended:?}");
-        assert!(results(&place, "b") == whole, "{method}: a resumed run is not the whole one");
-        // Of a file for a range of budgets one that was not trained.
-        let pick = if *method == "any" { " --nfe 4" } else { "" };
-        for command in [
-            "inspect a.json".to_string(),
-            format!("sample --model mixture --weights a.json --seeds 0-3 --outdir samples{pick}"),
-            format!("export a.json --to sigmas{pick}"),
-            format!("compare --model mixture --solver-file a.json --seeds 0-7 --out comparison{pick}"),
-        ] {
-            let ended = place.run(&command);
-            assert_eq!(ended.code, Some(0), "{method}, {command}: {ended:?}");
-        }
-        let list = place.run(&format!("export a.json{pick}")).stdout;
-        let levels: Vec<f64> = list.trim().split(',').map(|v| v.parse().unwrap()).collect();
-        assert!(!list.contains(['e', 'E']) && levels.windows(2).all(|w| w[0] > w[1]), "{method}: {list}");
+        used(&Place::new(&format!("methods-{method}")), method, "mixture", options);
     }
+}
+
+/// Bands and operators need pixels: two, side by side.
+#[test]
+fn a_wider_span_is_trained_resumed_and_used() {
+    let place = Place::new("methods-span");
+    let options = "--span state,bands:1,operator:3 --nfe 3 --iters 40 --batch 8 --validation 16";
+    used(&place, "dyweight", "mixture --shape 1,1,2", options);
+    let said = place.works("inspect a.json").stdout;
+    assert!(said.contains("span state,bands:1,operator:3 of 133 numbers"), "{said}");
+    let said = place.works("export a.json").stderr;
+    assert!(said.contains("does not carry") && said.contains("operator:3"), "{said}");
+    // Kernels of one channel, on samples of two.
+    place.refuses(
+        "sample --model mixture --weights a.json --seeds 0-3 --outdir other",
+        &["channels of the samples", "dyweight(3"],
+    );
+    // Going on from a file keeps its span, unless another is asked for.
+    place.works(
+        "train --model mixture --shape 1,1,2 --nfe 3 --init a.json --iters 1 --batch 2 --validation 4 --out more.json",
+    );
+    assert!(place.works("inspect more.json").stdout.contains("span state,bands:1,operator:3"));
+    place.works("train --model mixture --shape 1,1,2 --nfe 3 --init a.json --span none --iters 1 --batch 2 --validation 4 --out less.json");
+    assert!(!place.works("inspect less.json").stdout.contains("span"));
+    let train = |span: &str| format!("train --model mixture --nfe 3 --out b.json --span {span}");
+    place.refuses(&train("bands"), &["bands", "1 x 1 pixels"]);
+    place.refuses(&train("operator:3"), &["operator:3", "1 x 1 pixels"]);
+    place.refuses(&train("operator:7"), &["span", "operator:7"]);
+    place.refuses(&format!("{} --method s4s", train("state")), &["s4s has no option span"]);
+}
+
+fn used(place: &Place, method: &str, model: &str, options: &str) {
+    let train =
+        |name: &str, more: &str| format!("train --method {method} --model {model} {options} --out {name}.json {more}");
+    let ended = place.run(&train("a", "--threads 1"));
+    assert_eq!(ended.code, Some(0), "{method}: {ended:?}");
+    let whole = results(place, "a");
+    // A kill once there is something to lose, then the rest with another number of threads.
+    let mut child = place.command(&train("b", "--threads 2 --snapshot-seconds 0.001"));
+    let mut child = child.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    let under_way = || std::fs::read(place.path("b.stats.jsonl")).is_ok_and(|log| log.contains(&b'\n'));
+    while !under_way() && begun.elapsed() < Duration::from_secs(20) && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let _ = child.kill();
+    child.wait().unwrap();
+    let ended = place.run(&train("b", "--threads 2 --resume"));
+    assert_eq!(ended.code, Some(0), "{method}: {ended:?}");
+    assert!(results(place, "b") == whole, "{method}: a resumed run is not the whole one");
+    // Of a file for a range of budgets one that was not trained.
+    let pick = if method == "any" { " --nfe 4" } else { "" };
+    for command in [
+        "inspect a.json".to_string(),
+        format!("sample --model {model} --weights a.json --seeds 0-3 --outdir samples{pick}"),
+        format!("export a.json --to sigmas{pick}"),
+        format!("compare --model {model} --solver-file a.json --seeds 0-7 --out comparison{pick}"),
+    ] {
+        let ended = place.run(&command);
+        assert_eq!(ended.code, Some(0), "{method}, {command}: {ended:?}");
+    }
+    let list = place.run(&format!("export a.json{pick}")).stdout;
+    let levels: Vec<f64> = list.trim().split(',').map(|v| v.parse().unwrap()).collect();
+    assert!(!list.contains(['e', 'E']) && levels.windows(2).all(|w| w[0] > w[1]), "{method}: {list}");
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub struct Frame {
     pub prediction: Prediction,
     /// True if data lie in [−1, 1]: data predictions are thresholded where the method's base does so.
     pub bounded: bool,
+    /// Shape of a sample, where the model is known.
+    pub shape: Option<[usize; 3]>,
     /// Numbers of the model's bottleneck feature, where it has one.
     pub feature: Option<usize>,
     /// Network calls of one sample.

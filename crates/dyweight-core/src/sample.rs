@@ -107,6 +107,7 @@ pub fn integrate(
         });
     }
     check_ends(trail.prediction(), plan)?;
+    check_channels(plan.solver, noise.tensor())?;
     let mut run = plan.solver.begin(times, trail.prediction())?;
     let mut x = trail.combine(&[(times[0].clone(), noise)])?;
     let mut show = |trail: &Trail<'_>, index: usize, x: &Sample| {
@@ -149,7 +150,8 @@ pub struct Probed {
 /// Runs a plan on a model that costs nothing, and notes what it is asked.
 pub fn probe(plan: &Plan<'_>, prediction: Prediction) -> Result<Probed> {
     let free = Free { prediction, asked: Mutex::default() };
-    let outcome = sample(&free, plan, &Tensor::zeros([1, 1, 1, 1]), &mut |_| ControlFlow::Continue(()))?;
+    let noise = Tensor::zeros([1, plan.solver.channels().unwrap_or(1), 1, 1]);
+    let outcome = sample(&free, plan, &noise, &mut |_| ControlFlow::Continue(()))?;
     let asked = free.asked.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     let levels = plan.afs.then_some(None).into_iter().chain(asked).collect();
     Ok(Probed { calls: outcome.nfe, rounds: outcome.rounds, levels })
@@ -194,6 +196,16 @@ fn check_ends(prediction: Prediction, plan: &Plan<'_>) -> Result<()> {
         });
     }
     Ok(())
+}
+
+fn check_channels(solver: &dyn Solver, noise: &Tensor) -> Result<()> {
+    match solver.channels() {
+        Some(channels) if channels != noise.shape()[1] => {
+            let what = format!("channels of the samples that {} was learned for", solver.label());
+            Err(Error::Shape { what, expected: vec![channels], found: vec![noise.shape()[1]] })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Says where a prediction without numbers was met; other errors are passed on.

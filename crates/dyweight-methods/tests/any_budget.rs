@@ -16,7 +16,17 @@ fn frame(steps: usize, calls: usize) -> Frame {
     let (schedule, range) = (Schedule::Karras { rho: 7.0 }, (0.002, 80.0));
     let grid = schedule.grid(steps, range).unwrap();
     let nfe = (steps - 1) * calls;
-    Frame { grid, schedule, range, afs: true, prediction: Prediction::Denoised, bounded: false, feature: None, nfe }
+    Frame {
+        grid,
+        schedule,
+        range,
+        afs: true,
+        prediction: Prediction::Denoised,
+        bounded: false,
+        shape: None,
+        feature: None,
+        nfe,
+    }
 }
 
 /// Numbers away from 0, for 3 to 12 calls.

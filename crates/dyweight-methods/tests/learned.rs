@@ -66,7 +66,7 @@ fn frame(flow: bool, afs: bool) -> Frame {
         }
     };
     let grid = schedule.grid(STEPS, range).unwrap();
-    Frame { grid, schedule, range, afs, prediction, bounded: false, feature: Some(FEATURES), nfe: STEPS }
+    Frame { grid, schedule, range, afs, prediction, bounded: false, shape: None, feature: Some(FEATURES), nfe: STEPS }
 }
 
 fn noise() -> Tensor {

@@ -11,6 +11,7 @@
 //! more at most ([`dyweight_nn::buffer::usage`]); operations need some megabytes besides.
 
 use crate::autoencoder::{AutoencoderConfig, Tiling};
+use crate::flux::{FluxConfig, KEPT};
 use crate::unet::UnetConfig;
 
 /// Bytes of a number.
@@ -46,6 +47,30 @@ impl MemoryNeeds {
             guided: own(2 * forward),
             gradient: own(gradient),
             decoding: autoencoder.map_or(0, |config| own(decoder_numbers(config, size))),
+        }
+    }
+}
+
+impl MemoryNeeds {
+    /// Of a flow's transformer, and an autoencoder's decoder where there is one, for latents of these rows and columns and so many text tokens.
+    pub fn of_flow(
+        flux: &FluxConfig,
+        decoder: Option<&AutoencoderConfig>,
+        size: [usize; 2],
+        texts: usize,
+        weights: u64,
+    ) -> Self {
+        let tokens = texts + size[0] * size[1] / 4;
+        let (call, kept) =
+            (flux.activation_bytes(tokens), (flux.doubles + flux.singles) * flux.kept_by_a_block(tokens));
+        let own = |bytes: u64| bytes * 5 / 4 + OPERATIONS + PROGRAM;
+        Self {
+            weights,
+            forward: own(call as u64),
+            // The strength is an input, or two samples are made at once.
+            guided: own(if flux.guidance { call } else { 2 * call } as u64),
+            gradient: own((call + kept.min(KEPT)) as u64),
+            decoding: decoder.map_or(0, |config| own(decoder_numbers(config, size) * FLOAT)),
         }
     }
 }

@@ -199,7 +199,7 @@ impl ModelSpec {
             return Ok(None);
         }
         let bundle = Bundle::of_file(set, self.config.as_deref())?;
-        if bundle.has_unet() { bundle.summary(&self.settings()?).map(Some) } else { Ok(None) }
+        if bundle.has_unet() || bundle.is_flow() { bundle.summary(&self.settings()?).map(Some) } else { Ok(None) }
     }
 
     fn of_bundle(&self, bundle: &Bundle) -> Result<(AnyModel, String)> {

@@ -5,10 +5,7 @@
 //! ```
 //!
 //! The losses of 3 and of 12 calls are orders of magnitude apart. In the geometric mean a tenth off one is worth as much as a tenth off any other,
-//! now and at every later iteration. Of one budget G is its loss.
-//!
-//! L_b of a batch is a poor estimate where a few samples make most of the loss: divided by itself, a batch that has them would count no more than one without, and the samples that matter
-//! most would be passed over. So ∇L_b is the batch's, and the L_b beneath it the last validation's.
+//! now and at every later iteration, and there is no scale to be chosen. Of one budget G is its loss.
 
 use crate::student::Gradient;
 
@@ -20,21 +17,20 @@ pub(crate) fn geometric_mean(losses: &[f64]) -> f64 {
     }
 }
 
-/// The loss of a batch over all budgets, and its gradient. `scales` are the budgets' losses where they are known better than from the batch.
-pub(crate) fn together(batches: &[Gradient], scales: &[f64]) -> (f64, Vec<f64>) {
+/// The loss of a batch over all budgets, and its gradient.
+pub(crate) fn together(batches: &[Gradient]) -> (f64, Vec<f64>) {
     if let [one] = batches {
         return (one.loss(), one.gradient());
     }
     let losses: Vec<f64> = batches.iter().map(Gradient::loss).collect();
-    let scales = if scales.len() == losses.len() { scales } else { &losses };
-    let mean = geometric_mean(scales);
+    let mean = geometric_mean(&losses);
     let mut gradient = vec![0.0; batches.first().map_or(0, |b| b.gradients.len())];
-    for (batch, loss) in batches.iter().zip(scales) {
+    for (batch, loss) in batches.iter().zip(&losses) {
         // A budget without any loss has nothing left to lower.
         let factor = if *loss > 0.0 { mean / (losses.len() as f64 * loss) } else { 0.0 };
         gradient.iter_mut().zip(batch.gradient()).for_each(|(all, own)| *all += factor * own);
     }
-    (geometric_mean(&losses), gradient)
+    (mean, gradient)
 }
 
 #[cfg(test)]
@@ -52,21 +48,16 @@ mod tests {
         let (a, b) = (1.3f64, 0.4f64);
         let first = batch([a * a * b; 2], [[2.0 * a * b; 2], [a * a; 2]]);
         let second = batch([b.powi(3); 2], [[0.0; 2], [3.0 * b * b; 2]]);
-        let (loss, gradient) = together(&[first.clone(), second.clone()], &[]);
+        let (loss, gradient) = together(&[first, second]);
         assert!((loss - a * b * b).abs() < 1e-15);
         assert!((gradient[0] - b * b).abs() < 1e-15 && (gradient[1] - 2.0 * a * b).abs() < 1e-15);
-        // With scales the gradients of the batch are weighed by those.
-        let (same, weighed) = together(&[first, second], &[4.0, 1.0]);
-        assert_eq!(same, loss);
-        assert!((weighed[0] - 0.25 * 2.0 * a * b).abs() < 1e-15);
-        assert!((weighed[1] - 0.25 * a * a - 3.0 * b * b).abs() < 1e-15);
     }
 
     #[test]
     fn one_budget_is_itself_and_a_loss_of_zero_harms_no_other() {
         let one = batch([0.1, 0.3], [[1.0, 2.0], [0.0, 5.0]]);
-        assert_eq!(together(std::slice::from_ref(&one), &[]), (one.loss(), one.gradient()));
+        assert_eq!(together(std::slice::from_ref(&one)), (one.loss(), one.gradient()));
         let none = batch([0.0; 2], [[0.0; 2]; 2]);
-        assert!(together(&[one, none], &[]).1.iter().all(|g| g.is_finite()));
+        assert!(together(&[one, none]).1.iter().all(|g| g.is_finite()));
     }
 }

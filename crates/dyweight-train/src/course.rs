@@ -2,8 +2,8 @@
 
 use crate::budgets::geometric_mean;
 use crate::comm::{Comm, Solo};
-use crate::methods::dyweight::{LearnedWeights, ScaleMode};
 use crate::methods::gits::Ground;
+use crate::methods::learned_weights::{LearnedWeights, ScaleMode};
 use crate::session::{Files, Session, Watcher};
 use crate::snapshot::Snapshot;
 use crate::spec::{TrainPlan, TrainSpec};

@@ -79,7 +79,7 @@ pub(crate) fn coeffs(numbers: &[f64], record: bool) -> Vec<Coeff> {
     numbers.iter().enumerate().map(coeff).collect()
 }
 
-fn in_blocks(blocks: &[Block], numbers: &[f64]) -> Vec<Shown> {
+pub(crate) fn in_blocks(blocks: &[Block], numbers: &[f64]) -> Vec<Shown> {
     let mut rest = numbers;
     let mut shown = Vec::new();
     for block in blocks {

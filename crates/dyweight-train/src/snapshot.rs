@@ -26,8 +26,6 @@ pub struct Snapshot {
     pub moments: Vec<Moments>,
     /// Noise that has moved: of training, of validation, and the step. Empty where none moves.
     pub moved: Vec<Vec<f64>>,
-    /// Validation losses of several budgets.
-    pub scales: Vec<f64>,
     /// Validation's memory.
     pub guard: Option<Guard>,
 }
@@ -47,7 +45,6 @@ impl Snapshot {
             numbers: run.numbers.clone(),
             moments: run.moments.clone(),
             moved: run.moved.iter().flat_map(Moved::numbers).collect(),
-            scales: run.scales.clone(),
             guard: run.guard.clone(),
         }
     }
@@ -59,9 +56,6 @@ impl Snapshot {
         run.moments = self.moments;
         if let Some(moved) = &mut run.moved {
             moved.restore(&self.moved);
-        }
-        if run.scales.len() == self.scales.len() {
-            run.scales = self.scales;
         }
         run.guard = self.guard;
     }
@@ -84,9 +78,6 @@ impl Snapshot {
         put("updates", &self.moments.iter().map(|m| m.updates as f64).collect::<Vec<_>>())?;
         for (name, values) in MOVED.iter().zip(&self.moved) {
             put(name, values)?;
-        }
-        if !self.scales.is_empty() {
-            put("scales", &self.scales)?;
         }
         if let Some(g) = &self.guard {
             put("best", &g.best)?;
@@ -156,7 +147,6 @@ impl Snapshot {
             true => MOVED.iter().map(|name| Ok(file.tensor(name)?.to_f64())).collect::<Result<_, Malformed>>()?,
             false => Vec::new(),
         };
-        let scales = file.tensors.get("scales").map_or_else(Vec::new, StoredTensor::to_f64);
         let (first, second) = (list("first", parameters)?, list("second", parameters)?);
         let mut at = 0;
         let mut moments = Vec::new();
@@ -167,7 +157,7 @@ impl Snapshot {
             at += len;
         }
         let (iteration, numbers) = (count(list("iteration", 1)?[0])?, list("numbers", parameters)?);
-        Ok(Self { identity: identity.into(), iteration, numbers, moments, moved, scales, guard })
+        Ok(Self { identity: identity.into(), iteration, numbers, moments, moved, guard })
     }
 }
 
@@ -191,7 +181,6 @@ impl Parcel for Snapshot {
         let each = |m: &Moments| (m.updates, (m.first.clone(), m.second.clone()));
         self.moments.iter().map(each).collect::<Vec<_>>().put(out);
         self.moved.put(out);
-        self.scales.put(out);
         self.guard.is_some().put(out);
         if let Some(g) = &self.guard {
             (g.best.clone(), vec![g.best_loss, g.initial_loss, g.rate_scale]).put(out);
@@ -204,7 +193,7 @@ impl Parcel for Snapshot {
         let (iteration, numbers) = Parcel::take(from)?;
         let each = |(updates, (first, second))| Moments { first, second, updates };
         let moments = <Vec<(u64, (Vec<f64>, Vec<f64>))>>::take(from)?.into_iter().map(each).collect();
-        let (moved, scales) = (Parcel::take(from)?, Parcel::take(from)?);
+        let moved = Parcel::take(from)?;
         let guard = match bool::take(from)? {
             true => {
                 let (best, rates): (_, Vec<f64>) = Parcel::take(from)?;
@@ -214,7 +203,7 @@ impl Parcel for Snapshot {
             }
             false => None,
         };
-        Some(Self { identity, iteration, numbers, moments, moved, scales, guard })
+        Some(Self { identity, iteration, numbers, moments, moved, guard })
     }
 }
 

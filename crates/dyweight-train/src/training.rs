@@ -76,8 +76,6 @@ pub struct Training {
     pub moved: Option<Moved>,
     /// Iterations made.
     pub iteration: usize,
-    /// Validation losses of several budgets, by which their gradients are weighed; none of one budget or in a plain run.
-    pub scales: Vec<f64>,
     /// Validation's memory; none in a plain run.
     pub guard: Option<Guard>,
 }
@@ -119,7 +117,6 @@ impl Training {
             moments,
             moved: None,
             iteration: 0,
-            scales: Vec::new(),
             guard: None,
         };
         if let Some(Relaxation { pairs, step, .. }) = run.recipe.relax {
@@ -128,12 +125,10 @@ impl Training {
             run.moved = Some(Moved { training, validation, step });
         }
         if run.recipe.validate_every.is_some() {
-            let losses = run.validation_losses(&*run.learnable, &run.numbers)?;
-            let loss = geometric_mean(&losses);
+            let loss = run.validation_loss(&*run.learnable, &run.numbers)?;
             // Nothing can be judged against a start without a loss.
             finite("the validation loss of the start", 0, &[loss])?;
             run.guard = Some(Guard::new(&run.numbers, loss));
-            run.weigh_by(losses);
         }
         Ok(run)
     }
@@ -171,19 +166,8 @@ impl Training {
 
     /// Mean validation loss of any solver on the student's frame; of several budgets the geometric mean.
     pub fn validation_loss(&self, learnable: &dyn Learnable, numbers: &[f64]) -> Result<f64> {
-        Ok(geometric_mean(&self.validation_losses(learnable, numbers)?))
-    }
-
-    /// The same of each budget.
-    fn validation_losses(&self, learnable: &dyn Learnable, numbers: &[f64]) -> Result<Vec<f64>> {
-        self.frames().map(|frame| self.validation_loss_on(frame, learnable, numbers)).collect()
-    }
-
-    /// Takes the budgets' losses as the measure of their gradients, where there are several.
-    fn weigh_by(&mut self, losses: Vec<f64>) {
-        if losses.len() > 1 && losses.iter().all(|loss| loss.is_finite()) {
-            self.scales = losses;
-        }
+        let of = |frame| self.validation_loss_on(frame, learnable, numbers);
+        Ok(geometric_mean(&self.frames().map(of).collect::<Result<Vec<f64>>>()?))
     }
 
     /// Mean validation loss of any solver on any frame.
@@ -243,7 +227,7 @@ impl Training {
             }
             other => other?,
         };
-        let (loss, gradient) = together(&batches, &self.scales);
+        let (loss, gradient) = together(&batches);
         if self.guard.is_some() && gradient.iter().any(|g| !g.is_finite()) {
             return Ok(self.lost(index));
         }
@@ -453,12 +437,10 @@ impl Training {
         if !self.iteration.is_multiple_of(every) && self.iteration < self.recipe.iterations() {
             return Ok(None);
         }
-        let losses = match self.validation_losses(&*self.learnable, &self.numbers) {
-            Err(Error::Diverged { .. } | Error::BadValue { .. }) => vec![f64::INFINITY],
+        let loss = match self.validation_loss(&*self.learnable, &self.numbers) {
+            Err(Error::Diverged { .. } | Error::BadValue { .. }) => f64::INFINITY,
             other => other?,
         };
-        let loss = geometric_mean(&losses);
-        self.weigh_by(losses);
         let Some(guard) = &mut self.guard else { return Ok(None) };
         let event = match guard.judge(&self.numbers, loss) {
             Judgement::Best => Event::Best,

@@ -172,19 +172,29 @@ fn short() -> TrainSpec {
 
 /// Trains in a directory, stopping in process `stopper` after so many iterations; the parameters found.
 fn train(comm: &Arc<dyn Comm>, place: &Path, stop: Option<(usize, usize)>, resume: bool) -> Result<Vec<f64>> {
-    train_for(&[], short(), comm, place, stop, resume)
+    train_on(&mixture(), short(), comm, place, stop, resume)
 }
 
-/// The same with further budgets.
-fn train_for(
-    also: &[usize],
+fn train_on(
+    loaded: &LoadedModel,
     spec: TrainSpec,
     comm: &Arc<dyn Comm>,
     place: &Path,
     stop: Option<(usize, usize)>,
     resume: bool,
 ) -> Result<Vec<f64>> {
-    let loaded = mixture();
+    train_for((loaded, &[]), spec, comm, place, stop, resume)
+}
+
+/// The same with further budgets.
+fn train_for(
+    (loaded, also): (&LoadedModel, &[usize]),
+    spec: TrainSpec,
+    comm: &Arc<dyn Comm>,
+    place: &Path,
+    stop: Option<(usize, usize)>,
+    resume: bool,
+) -> Result<Vec<f64>> {
     let course = Course {
         also: also.iter().map(|nfe| Budget::Nfe(*nfe)).collect(),
         comm: comm.clone(),
@@ -239,8 +249,10 @@ fn a_run_stopped_in_any_process_is_resumed_by_any_number() {
 #[test]
 fn several_budgets_at_once_have_the_same_bits_too() {
     let spec = || TrainSpec { method: Some("any".into()), iters: Some(6), ..short() };
-    let train =
-        |comm: &Arc<dyn Comm>, place: &Path, stop, resume| train_for(&[2, 7], spec(), comm, place, stop, resume);
+    let loaded = mixture();
+    let train = |comm: &Arc<dyn Comm>, place: &Path, stop, resume| {
+        train_for((&loaded, &[2, 7]), spec(), comm, place, stop, resume)
+    };
     let alone = Place::new("several-alone");
     let expected = train(&alone_comm(), &alone.0, None, false).unwrap();
     assert!(expected.iter().any(|v| *v != 0.0));
@@ -253,10 +265,31 @@ fn several_budgets_at_once_have_the_same_bits_too() {
     }
     assert!(place.files() == alone.files(), "other files are left");
     // Another list of budgets is another run, and other methods take one budget.
-    let other = train_for(&[2], spec(), &alone_comm(), &place.0, None, true);
+    let other = train_for((&loaded, &[2]), spec(), &alone_comm(), &place.0, None, true);
     assert!(other.is_err());
-    let error = train_for(&[2], short(), &alone_comm(), &place.0, None, false).unwrap_err();
+    let error = train_for((&loaded, &[2]), short(), &alone_comm(), &place.0, None, false).unwrap_err();
     assert!(error.to_string().contains("one budget at a time"), "{error}");
+}
+
+/// Kernels have a group of their own in the optimiser, whose moments are part of the state.
+#[test]
+fn a_wider_span_has_the_same_bits_for_any_number_of_processes_and_when_resumed() {
+    let loaded = ModelSpec { shape: Some([1, 1, 2]), ..ModelSpec::named("mixture") }.build().unwrap();
+    let mut spec = short();
+    spec.dyweight.span = Some("state,bands:1,operator:3".parse().unwrap());
+    let train = |comm: &Arc<dyn Comm>, place: &Place, stop, resume| {
+        train_on(&loaded, spec.clone(), comm, &place.0, stop, resume)
+    };
+    let alone = Place::new("span-alone");
+    let expected = train(&alone_comm(), &alone, None, false).unwrap();
+    let place = Place::new("span-3");
+    for ended in together(3, |comm| train(comm, &place, Some((1, 5)), false)) {
+        assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    }
+    for found in together(2, |comm| train(comm, &place, None, true).unwrap()) {
+        assert_eq!(found, expected);
+    }
+    assert!(place.files() == alone.files(), "other files are left");
 }
 
 fn alone_comm() -> Arc<dyn Comm> {

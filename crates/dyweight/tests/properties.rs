@@ -183,8 +183,17 @@ fn solver_files_come_back_to_the_last_bit() {
         let range = (low, low + between(&mut z, 1.0, 100.0));
         let grid = schedule.grid(steps, range).unwrap();
         let nfe = steps - usize::from(afs);
-        let frame =
-            Frame { grid, schedule, range, afs, prediction: Prediction::Denoised, bounded: false, feature: None, nfe };
+        let frame = Frame {
+            grid,
+            schedule,
+            range,
+            afs,
+            prediction: Prediction::Denoised,
+            bounded: false,
+            shape: None,
+            feature: None,
+            nfe,
+        };
         let mut file = SolverFile::new(Body::DyWeight(weights), &frame).unwrap();
         file.guidance = (z.uniform() < 0.5).then(|| z.normal());
         file.model = ModelIdentity { name: format!("model \"{round}\" ∑\n"), sha256: Some("ab".repeat(32)) };

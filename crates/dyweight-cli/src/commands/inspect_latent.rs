@@ -42,6 +42,11 @@ pub fn show(summary: &Summary) {
     let images = summary.images.map_or("without a decoder".into(), |images| format!("images {}", shape(&images)));
     let texts = if summary.takes_text { "takes prompts" } else { "takes no prompts" };
     ui::print(&format!("predicts {}, {texts}; latents {}, {images}", summary.predicts, shape(&summary.latents)));
+    if let Some(operations) = summary.operations {
+        ui::print(&format!(
+            "a call for one sample: {operations:.2e} operations; --dry-run of sample says how long that takes here"
+        ));
+    }
     let needs = &summary.memory;
     ui::print(&format!(
         "memory: {} of weights{}; beside them {} for a call, {} with guidance, {} with the gradient, {} for decoding",

@@ -10,8 +10,10 @@
 //!
 //! Where paper and released code differ we follow the code: the network time is taken absolute, slopes divide by T + 10⁻⁸,
 //! with the analytical first step the scales begin at step 1, and the last T, which is never asked for, may be negative.
-//! Without time shifting (an ablation) T is the nominal time. Adams–Bashforth rows and s = 1 give iPNDM.
+//! Without time shifting (an ablation) T is the nominal time. Adams–Bashforth rows and s = 1 give iPNDM. A wider [`Span`] adds directions to
+//! the update, and is not in the paper.
 
+use super::span::{Place, Span, SpanRun, widths};
 use super::{Run, Solver, adams_bashforth};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
@@ -74,6 +76,7 @@ pub struct DyWeight {
     rows: Vec<Vec<Coeff>>,
     scales: Vec<Coeff>,
     shift: bool,
+    span: Span<Coeff>,
 }
 
 impl DyWeight {
@@ -93,7 +96,7 @@ impl DyWeight {
             let what = "time_scale (one per step, or one fewer with the analytical first step)".into();
             return Err(Error::Shape { what, expected: vec![steps], found: vec![scales.len()] });
         }
-        Ok(Self { rows, scales, shift: true })
+        Ok(Self { rows, scales, shift: true, span: Span::default() })
     }
 
     /// Fixed weights and scales, which must be finite.
@@ -112,6 +115,13 @@ impl DyWeight {
     pub fn time_shift(mut self, on: bool) -> Self {
         self.shift = on;
         self
+    }
+
+    /// Widens the span; its shapes must go with the weights'.
+    pub fn span(mut self, span: Span<Coeff>) -> Result<Self> {
+        span.check(&widths(&self.rows))?;
+        self.span = span;
+        Ok(self)
     }
 
     /// How many slopes later steps need after step i, for each i.
@@ -137,11 +147,17 @@ struct DyWeightRun<'s> {
     /// Oldest first, as far as later steps need them.
     slopes: Vec<Sample>,
     kept: Vec<usize>,
+    span: SpanRun<'s>,
 }
 
 impl Solver for DyWeight {
     fn label(&self) -> String {
-        format!("dyweight({})", self.rows.iter().map(Vec::len).max().unwrap_or(0))
+        let window = self.rows.iter().map(Vec::len).max().unwrap_or(0).to_string();
+        format!("dyweight({})", [vec![window], self.span.parts()].concat().join(","))
+    }
+
+    fn channels(&self) -> Option<usize> {
+        self.span.operator.as_ref().map(|operator| operator.channels)
     }
 
     fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
@@ -155,7 +171,8 @@ impl Solver for DyWeight {
 
 impl<'s> DyWeightRun<'s> {
     fn new(solver: &'s DyWeight, times: &'s [Coeff]) -> Self {
-        Self { solver, times, time: times[0].clone(), slopes: Vec::new(), kept: solver.kept() }
+        let span = SpanRun::new(&solver.span);
+        Self { solver, times, time: times[0].clone(), slopes: Vec::new(), kept: solver.kept(), span }
     }
 }
 
@@ -169,6 +186,9 @@ impl Run for DyWeightRun<'_> {
         let mut terms = vec![(Coeff::from(1.0), &x)];
         let window = &self.slopes[self.slopes.len() - row.len()..];
         terms.extend(row.iter().map(|w| &length * w).zip(window));
+        let place = Place { step: i, x: &x, window, time: &time, first: &self.times[0], kept: self.kept[i] };
+        let wider = self.span.terms(trail, &place)?;
+        terms.extend(wider.iter().map(|(c, v)| (&length * c, v)));
         let next = trail.combine(&terms)?;
         self.slopes.drain(..self.slopes.len() - self.kept[i]);
         self.time = if self.solver.shift { time + length * Coeff::sum(row) } else { self.times[i + 1].clone() };

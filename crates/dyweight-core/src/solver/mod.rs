@@ -21,6 +21,7 @@ mod exponential;
 mod heun;
 mod ipndm;
 mod ipndm_v;
+pub mod span;
 mod table;
 mod unipc;
 mod weights;
@@ -47,6 +48,11 @@ use crate::trail::{Sample, Trail};
 pub trait Solver: Send + Sync {
     /// Its name with what distinguishes it, e.g. `ipndm(4)`.
     fn label(&self) -> String;
+
+    /// Channels of the samples it can be used on, where that matters.
+    fn channels(&self) -> Option<usize> {
+        None
+    }
 
     /// Begins a run over the grid `times` for a kind of prediction.
     fn begin<'s>(&'s self, times: &'s [Coeff], prediction: Prediction) -> Result<Box<dyn Run + 's>>;

@@ -1,5 +1,6 @@
 //! DyWeight's numbers as a solver file keeps them: the weights and scales themselves, whatever they were learned through.
 
+use super::span::{Span, widths};
 use super::{DyWeight, Rows, Scales, realised_times};
 use crate::coeff::Coeff;
 use crate::error::{Error, Result};
@@ -18,6 +19,9 @@ pub struct Weights {
     pub weights: Rows,
     /// Scales of the levels told to the network; empty for none.
     pub time_scale: Scales,
+    /// What is weighed besides slopes.
+    #[serde(default, skip_serializing_if = "Span::is_empty")]
+    pub span: Span,
 }
 
 fn yes() -> bool {
@@ -28,12 +32,23 @@ impl Weights {
     /// Weights and scales, with time shifted.
     pub fn new(weights: Rows, time_scale: Scales) -> Self {
         let order = weights.iter().map(Vec::len).max().unwrap_or(0);
-        Self { order, time_shift: true, weights, time_scale }
+        Self { order, time_shift: true, weights, time_scale, span: Span::default() }
     }
 
     /// The solver.
     pub fn solver(&self) -> Result<DyWeight> {
-        Ok(DyWeight::fixed(&self.weights, &self.time_scale)?.time_shift(self.time_shift))
+        let constants: Vec<Coeff> = self.span.numbers().into_iter().map(|v| Coeff::from(*v)).collect();
+        let solver = DyWeight::fixed(&self.weights, &self.time_scale)?.time_shift(self.time_shift);
+        solver.span(self.span.with(&constants))
+    }
+
+    /// Rows, scales, and the numbers of the span.
+    fn cut<'v, T: Clone>(&self, numbers: &'v [T]) -> (Vec<Vec<T>>, Vec<T>, &'v [T]) {
+        let span = self.span.numbers().len();
+        let lengths = self.weights.iter().map(Vec::len).chain([self.time_scale.len(), span]);
+        let mut parts = split(numbers, lengths);
+        let (span, scales) = (parts.pop().unwrap_or_default(), parts.pop().unwrap_or_default().to_vec());
+        (parts.into_iter().map(<[T]>::to_vec).collect(), scales, span)
     }
 
     /// Where the states of a run really are.
@@ -49,18 +64,18 @@ impl LearnedSolver for Weights {
 
     fn blocks(&self) -> Vec<Block> {
         let weights = self.weights.iter().map(Vec::len).sum();
-        vec![Block::new("weights", &[weights]), Block::new("time_scale", &[self.time_scale.len()])]
+        let own = vec![Block::new("weights", &[weights]), Block::new("time_scale", &[self.time_scale.len()])];
+        own.into_iter().chain(self.span.blocks()).collect()
     }
 
     fn numbers(&self) -> Vec<f64> {
-        [self.weights.concat(), self.time_scale.clone()].concat()
+        let span = self.span.numbers().into_iter().copied().collect();
+        [self.weights.concat(), self.time_scale.clone(), span].concat()
     }
 
     fn replace(&mut self, numbers: &[f64]) {
-        let parts = split(numbers, self.weights.iter().map(Vec::len).chain([self.time_scale.len()]));
-        let (scales, rows) = parts.split_last().map_or((&[][..], &[][..]), |(s, r)| (*s, r));
-        self.weights = rows.iter().map(|row| row.to_vec()).collect();
-        self.time_scale = scales.to_vec();
+        let (rows, scales, span) = self.cut(numbers);
+        (self.weights, self.time_scale, self.span) = (rows, scales, self.span.with(span));
     }
 
     fn check(&self) -> Result<()> {
@@ -69,15 +84,15 @@ impl LearnedSolver for Weights {
             let expected = format!("the longest row has {window} weights");
             return Err(Error::BadValue { name: "order", value: self.order.to_string(), expected });
         }
+        self.span.check(&widths(&self.weights))?;
+        self.span.require_finite()?;
         self.solver().map(drop)
     }
 
     fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built> {
-        let mut parts = split(numbers, self.weights.iter().map(Vec::len).chain([self.time_scale.len()]));
-        let scales = parts.pop().unwrap_or_default().to_vec();
-        let rows = parts.into_iter().map(<[Coeff]>::to_vec).collect();
-        let solver = Box::new(DyWeight::new(rows, scales)?.time_shift(self.time_shift));
-        Ok(Built { solver, times: frame.grid.coeffs() })
+        let (rows, scales, span) = self.cut(numbers);
+        let solver = DyWeight::new(rows, scales)?.time_shift(self.time_shift).span(self.span.with(span))?;
+        Ok(Built { solver: Box::new(solver), times: frame.grid.coeffs() })
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -98,6 +113,14 @@ impl LearnedSolver for Weights {
     }
 
     fn summary(&self) -> String {
-        format!("window {}", self.order)
+        match self.span.is_empty() {
+            true => format!("window {}", self.order),
+            false => format!(
+                "window {}, span {} of {} numbers",
+                self.order,
+                self.span.parts().join(","),
+                self.span.numbers().len()
+            ),
+        }
     }
 }

@@ -201,6 +201,7 @@ impl SolverFile {
             afs: self.afs,
             prediction: self.prediction,
             bounded: self.bounded,
+            shape: None,
             feature: None,
             nfe: self.nfe,
         })
@@ -264,7 +265,8 @@ fn object(fields: &Map<String, Value>, depth: usize) -> String {
     let line = |(key, value): (&String, &Value)| {
         let is_table = |rows: &Vec<Value>| !rows.is_empty() && rows.iter().all(Value::is_array);
         let text = match value {
-            Value::Object(inner) if key == "body" => object(inner, depth + 1),
+            // Nothing but a span has objects within its body's objects.
+            Value::Object(inner) if key == "body" || key == "span" || depth > 1 => object(inner, depth + 1),
             Value::Array(rows) if is_table(rows) => {
                 let rows: Vec<String> = rows.iter().map(|row| format!("{indent}  {row}")).collect();
                 format!("[\n{}\n{indent}]", rows.join(",\n"))

@@ -2,6 +2,7 @@
 
 use super::*;
 use dyweight_core::solver::Weights;
+use dyweight_core::solver::span::{Bands, Operator, Span, StateWeights};
 
 fn frame(steps: usize) -> Frame {
     let (schedule, range) = (Schedule::Karras { rho: 7.0 }, (0.002, 80.0));
@@ -13,6 +14,7 @@ fn frame(steps: usize) -> Frame {
         afs: true,
         prediction: Prediction::Denoised,
         bounded: false,
+        shape: None,
         feature: None,
         nfe: steps - 1,
     }
@@ -72,4 +74,56 @@ fn version_1_is_read() {
     let read = SolverFile::parse(old.as_bytes()).unwrap();
     assert_eq!((read.body, read.realised_times), (file.body, file.realised_times));
     assert_eq!(read.network_levels, file.network_levels);
+}
+
+/// A span of which every number is another one, of samples with two channels.
+fn spanned() -> SolverFile {
+    let widths = [1, 2];
+    let zero = Span {
+        state: Some(StateWeights::zero(2)),
+        bands: Some(Bands::zero(&[1.0, 2.5], &widths)),
+        operator: Some(Operator::zero(3, 2, true, &widths)),
+    };
+    let numbers: Vec<f64> = (0..zero.numbers().len()).map(|i| 0.01 / (i as f64 + 3.0)).collect();
+    let Body::DyWeight(weights) = example().body else { unreachable!() };
+    SolverFile::new(Body::DyWeight(Weights { span: zero.with(&numbers), ..weights }), &frame(2)).unwrap()
+}
+
+#[test]
+fn a_span_is_written_and_read_to_the_last_bit() {
+    let file = spanned();
+    assert_eq!(SolverFile::parse(&file.to_bytes()).unwrap(), file);
+    assert_eq!(SolverFile::parse(&file.to_bytes()).unwrap().to_bytes(), file.to_bytes());
+    let text = String::from_utf8(file.to_bytes()).unwrap();
+    assert!(text.lines().count() < 50 && text.contains("\"edges\": [1.0,2.5]"), "{text}");
+    // One that is off is not written.
+    assert!(!String::from_utf8(example().to_bytes()).unwrap().contains("span"));
+}
+
+#[test]
+fn a_wrong_span_is_refused_by_name() {
+    let text = String::from_utf8(spanned().to_bytes()).unwrap();
+    for (from, to, says) in [
+        ("\"bands\":", "\"stripes\":", "stripes"),
+        ("\"edges\": [1.0,2.5]", "\"edges\": [2.5,1.0]", "rising"),
+        ("\"edges\": [1.0,2.5]", "\"edges\": [1.0]", "bands"),
+        ("\"edges\": [1.0,2.5]", "\"edges\": [1.0,1e999]", "number"),
+        ("\"size\": 3", "\"size\": 18446744073709551615", "3 or 5"),
+        ("\"size\": 3", "\"size\": 5", "kernel"),
+        ("\"size\": 3", "\"size\": -3", "-3"),
+        ("\"channels\": 2", "\"channels\": 1000000000", "channels"),
+        ("\"channels\": 2", "\"channels\": 3", "kernel"),
+        ("\"mixed\": true", "\"mixed\": false", "kernel"),
+        ("\"mixed\": true", "\"mixed\": 1", "boolean"),
+        ("\"noise\": [", "\"noise\": [0.5,", "noise"),
+        ("\"noise\": [", "\"noise\": [null,", "null"),
+        ("\"state\": [", "\"state\": [[],", "float|f64|sequence"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = SolverFile::parse(text.replace(from, to).as_bytes()).unwrap_err().to_string();
+        assert!(says.split('|').any(|word| error.contains(word)), "{to}: {error}");
+    }
+    for cut in 0..text.len() - 2 {
+        assert!(SolverFile::parse(&text.as_bytes()[..cut]).is_err());
+    }
 }

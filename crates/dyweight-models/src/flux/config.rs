@@ -1,5 +1,6 @@
 //! What the transformer is built from.
 
+use super::double::RATIO;
 use crate::edm::kwargs::Kwargs;
 use crate::weights::TensorSet;
 use dyweight_files::Malformed;
@@ -51,6 +52,29 @@ impl FluxConfig {
         }
     }
 
+    /// Multiplications and additions for one sample of so many text and image tokens.
+    pub(crate) fn operations(&self, texts: usize, images: usize) -> f64 {
+        let (width, tokens) = (self.width() as f64, (texts + images) as f64);
+        // Attention's four projections and the MLP; attention itself.
+        let linear = 2.0 * tokens * width * width * (4 + 2 * RATIO) as f64;
+        let attention = 4.0 * tokens * tokens * width;
+        // The modulations are of one vector, and small.
+        (self.doubles + self.singles) as f64 * (linear + attention)
+            + 2.0 * width * (texts * self.context + images * (self.inputs + self.outputs)) as f64
+    }
+
+    /// Bytes of activations that are alive at a time for so many tokens, without a gradient: those of a single block are the most.
+    pub(crate) fn activation_bytes(&self, tokens: usize) -> usize {
+        // The stream twice, projections as they are and aligned, what was gathered, the branch, and the MLP three times.
+        tokens * self.width() * (2 + 3 + 3 + 1 + 1 + 3 * RATIO) * size_of::<f32>()
+    }
+
+    /// Bytes of activations one block keeps for the way back, for a sample of so many tokens.
+    pub(crate) fn kept_by_a_block(&self, tokens: usize) -> usize {
+        // Queries, keys, values, what was gathered, two branches and the middle, and the inside of the MLP.
+        tokens * self.width() * (8 + RATIO) * size_of::<f32>()
+    }
+
     /// From the configuration of a diffusers `FluxTransformer2DModel`.
     pub fn from_diffusers(map: &Map<String, Value>) -> Result<Self, Malformed> {
         let (options, dev) = (Kwargs(map), Self::dev());
@@ -75,7 +99,7 @@ impl FluxConfig {
     }
 
     /// Reads the sizes off the tensors of an original file, whose names begin with `prefix`. Heads are as wide as their norms;
-    /// how they are divided among the axes is in no tensor: one eighth for the first, the rest in halves, as released.
+    /// how they are divided among the axes is in no tensor: rows and columns get 7/16 each, rounded to even numbers, as released.
     pub(crate) fn of_original_tensors(set: &TensorSet, prefix: &str) -> Result<Self, Malformed> {
         let size = |name: &str, axis: usize| {
             let name = format!("{prefix}{name}");
@@ -86,6 +110,7 @@ impl FluxConfig {
         };
         let width = size("img_in.weight", 0)?;
         let head = size("double_blocks.0.img_attn.norm.key_norm.scale", 0)?.max(1);
+        let side = 7 * head / 16 / 2 * 2;
         Self {
             inputs: size("img_in.weight", 1)?,
             outputs: size("final_layer.linear.weight", 0)?,
@@ -96,7 +121,7 @@ impl FluxConfig {
             context: size("txt_in.weight", 1)?,
             pooled: size("vector_in.in_layer.weight", 1)?,
             guidance: set.has(&format!("{prefix}guidance_in.in_layer.weight")),
-            axes: vec![head / 8, (head - head / 8) / 2, (head - head / 8) / 2],
+            axes: vec![head - 2 * side, side, side],
         }
         .checked()
     }

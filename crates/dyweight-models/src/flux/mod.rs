@@ -25,5 +25,5 @@ mod vector;
 pub use config::FluxConfig;
 pub(crate) use names::{diffusers, original};
 pub use net::Flux;
-pub(crate) use net::{FluxInput, FluxTape};
+pub(crate) use net::{FluxInput, FluxTape, KEPT};
 pub(crate) use packing::{pack, positions, unpack};

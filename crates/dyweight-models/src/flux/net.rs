@@ -1,7 +1,7 @@
 //! The network: blocks in order, walked forwards and, with what was kept, backwards.
 
 use super::config::FluxConfig;
-use super::double::{Double, DoubleTape, EPS, RATIO};
+use super::double::{Double, DoubleTape, EPS};
 use super::single::{Single, SingleTape};
 use super::vector::{Vector, VectorTape};
 use crate::weights::{Layout, Pages, Scope, Source, TensorPlan, TensorSet};
@@ -10,7 +10,7 @@ use dyweight_nn::{Act, LayerNorm, Linear, ModulatedGrad, Rotary, Shape, concat_t
 
 /// Bytes of activations inside blocks that are kept for the way back. Blocks for which there is no room left keep their inputs
 /// alone and are run again, with the same results.
-const KEPT: usize = 4 << 30;
+pub(crate) const KEPT: usize = 4 << 30;
 
 /// A FLUX transformer with its weights.
 pub struct Flux {
@@ -117,29 +117,6 @@ impl Flux {
         [sizes.iter().sum(), pairs.or(sizes.first().copied()).unwrap_or(0)]
     }
 
-    /// Multiplications and additions for one sample of so many text and image tokens.
-    pub(crate) fn operations(&self, texts: usize, images: usize) -> f64 {
-        let (width, tokens) = (self.config.width() as f64, (texts + images) as f64);
-        // Attention's four projections and the MLP; attention itself.
-        let linear = 2.0 * tokens * width * width * (4 + 2 * RATIO) as f64;
-        let attention = 4.0 * tokens * tokens * width;
-        // The modulations are of one vector, and small.
-        (self.config.doubles + self.config.singles) as f64 * (linear + attention)
-            + 2.0 * width * (texts * self.config.context + images * (self.config.inputs + self.config.outputs)) as f64
-    }
-
-    /// Bytes of activations that are alive at a time for so many tokens, without a gradient: those of a single block are the most.
-    pub(crate) fn activation_bytes(&self, tokens: usize) -> usize {
-        // The stream twice, projections as they are and aligned, what was gathered, the branch, and the MLP three times.
-        tokens * self.config.width() * (2 + 3 + 3 + 1 + 1 + 3 * RATIO) * size_of::<f32>()
-    }
-
-    /// Bytes of activations one block keeps for the way back, for samples of this shape.
-    fn kept_by_a_block(&self, tokens: Shape) -> usize {
-        // Queries, keys, values, what was gathered, two branches and the middle, and the inside of the MLP.
-        tokens.n * tokens.w * self.config.width() * (8 + RATIO) * size_of::<f32>()
-    }
-
     /// The velocity of each image token; with a tape if it is to be differentiated.
     pub(crate) fn forward(&self, input: &FluxInput<'_>, record: bool) -> (Act, Option<FluxTape>) {
         let rotary = self.rotary(input.positions);
@@ -151,7 +128,7 @@ impl Flux {
         let mut streams = [self.context_embedder.forward(input.context), self.x_embedder.forward(input.tokens)];
         let counts = streams.each_ref().map(|stream| stream.shape().pixels());
         let all = Shape::tokens(input.t.len(), counts[0] + counts[1], self.config.width());
-        let mut room = if record { KEPT / self.kept_by_a_block(all).max(1) } else { 0 };
+        let mut room = if record { KEPT / (all.n * self.config.kept_by_a_block(all.w)).max(1) } else { 0 };
         let mut keeps = || {
             let keeps = room > 0;
             room = room.saturating_sub(1);

@@ -33,7 +33,7 @@ const TEXT_TOKENS: [usize; 2] = [512, 256];
 /// The most tokens a text may have.
 const MOST_TEXT_TOKENS: usize = 4096;
 /// Rows and columns of latents that make a token.
-const PATCH: usize = 2;
+pub(super) const PATCH: usize = 2;
 /// Rows and columns of latents, where nothing is said: those of 1024 pixels.
 const USUAL_SIZE: usize = 128;
 /// From this width of tokens on, samples are better taken together than apart.
@@ -132,7 +132,7 @@ impl FlowModel {
     }
 }
 
-fn text_tokens(config: &FluxConfig, asked: Option<usize>) -> Result<usize> {
+pub(super) fn text_tokens(config: &FluxConfig, asked: Option<usize>) -> Result<usize> {
     match asked {
         Some(tokens) if !(1..=MOST_TEXT_TOKENS).contains(&tokens) => {
             let expected = format!("must lie between 1 and {MOST_TEXT_TOKENS}");
@@ -144,7 +144,7 @@ fn text_tokens(config: &FluxConfig, asked: Option<usize>) -> Result<usize> {
 }
 
 /// The shape of the latents: as given, or for images of the size asked for, or 1024 pixels high and wide.
-fn latent_shape(config: &FluxConfig, factor: Option<usize>, settings: &Settings) -> Result<[usize; 3]> {
+pub(super) fn latent_shape(config: &FluxConfig, factor: Option<usize>, settings: &Settings) -> Result<[usize; 3]> {
     let channels = config.latent_channels().ok_or_else(|| Error::Conflict {
         problem: format!("the transformer takes {} numbers per token and gives {}", config.inputs, config.outputs),
         hint: "only networks that predict what they are given can be sampled: four pixels of latents a token".into(),
@@ -257,8 +257,8 @@ impl Model for FlowModel {
         Some(Cost {
             weights: weights as u64,
             resident: resident as u64,
-            activations: self.flux.activation_bytes(texts + images) as u64,
-            operations: self.flux.operations(texts, images),
+            activations: self.flux.config().activation_bytes(texts + images) as u64,
+            operations: self.flux.config().operations(texts, images),
         })
     }
 

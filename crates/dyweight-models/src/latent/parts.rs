@@ -96,6 +96,12 @@ impl Bundle {
 
     /// The FLUX transformer, with the fingerprint of its weights.
     pub fn transformer(&self) -> Result<(Flux, String)> {
+        let Found { config, set, layout } = self.find_transformer()?;
+        Flux::load(&config, &set, &layout)
+    }
+
+    /// The transformer's configuration, and where its tensors are.
+    pub(super) fn find_transformer(&self) -> Result<Found<FluxConfig>> {
         let (config, set) = self.part(&self.transformer, "transformer")?.read()?;
         let named = |problem| Error::malformed(&set.path, problem);
         let original = flux::original(&set);
@@ -106,17 +112,25 @@ impl Bundle {
         };
         let layout = original.map(|(layout, _)| layout).or_else(|| flux::diffusers(&set));
         let layout = layout.ok_or_else(|| named(Malformed::Missing { name: "x_embedder.weight".into() }))?;
-        Flux::load(&config.map_err(named)?, &set, &layout)
+        let config = config.map_err(named)?;
+        Ok(Found { config, set, layout })
     }
 
     /// The T5 encoder, with the fingerprint of its weights.
     pub fn text2(&self) -> Result<(T5, String)> {
+        let Found { config, set, layout } = self.find_text2()?;
+        T5::load(&config, &set, &layout)
+    }
+
+    /// The T5 encoder's configuration, and where its tensors are.
+    pub(super) fn find_text2(&self) -> Result<Found<T5Config>> {
         let (config, set) = self.part(&self.text2, "T5 encoder")?.read()?;
         let named = |problem| Error::malformed(&set.path, problem);
         let config = config.ok_or_else(|| needs_config(&set.path, "T5 encoder"))?;
         let config = T5Config::from_transformers(&config).map_err(named)?;
         let missing = || named(Malformed::Missing { name: "relative_attention_bias.weight".into() });
-        T5::load(&config, &set, &t5::layout(&set).ok_or_else(missing)?)
+        let layout = t5::layout(&set).ok_or_else(missing)?;
+        Ok(Found { config, set, layout })
     }
 
     /// Both towers of a CLIP model, with the fingerprint of their weights.

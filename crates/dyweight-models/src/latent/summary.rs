@@ -1,12 +1,16 @@
 //! What a model is and what it will need, told without reading its weights.
 
 use super::bundle::Bundle;
+use super::flow;
 use super::model::{Settings, latent_shape, precond};
 use super::parts::Found;
 use super::random::Family;
-use crate::autoencoder::Autoencoder;
+use super::texts::Texts;
+use crate::autoencoder::{Autoencoder, AutoencoderConfig};
 use crate::clip::TextTower;
+use crate::flux::Flux;
 use crate::memory::MemoryNeeds;
+use crate::t5::T5;
 use crate::unet::Unet;
 use crate::weights::{Source, TensorPlan, Weighed};
 use dyweight_core::error::Result;
@@ -15,7 +19,7 @@ use serde::Serialize;
 /// One network of a model.
 #[derive(Clone, Debug, Serialize)]
 pub struct PartSummary {
-    /// `unet`, `vae` or `text`.
+    /// `unet`, `transformer`, `vae`, `text` or `text2`.
     pub part: &'static str,
     /// Where its weights are.
     pub path: String,
@@ -29,7 +33,7 @@ pub struct PartSummary {
 pub struct Summary {
     /// Its networks.
     pub parts: Vec<PartSummary>,
-    /// What the U-Net predicts: `epsilon` or `v`.
+    /// What the network predicts: `epsilon`, `v` or `velocity`.
     pub predicts: &'static str,
     /// Whether texts can be encoded: there are a text encoder and its tokenizer.
     pub takes_text: bool,
@@ -39,6 +43,9 @@ pub struct Summary {
     pub images: Option<[usize; 3]>,
     /// Whether weights are mapped from files, not made in memory.
     pub mapped: bool,
+    /// Multiplications and additions of a call for one sample, where they are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<f64>,
     /// Memory it will need, in bytes.
     pub memory: MemoryNeeds,
 }
@@ -46,6 +53,46 @@ pub struct Summary {
 impl Bundle {
     /// What the bundle is; every tensor of it must be there.
     pub fn summary(&self, settings: &Settings) -> Result<Summary> {
+        if self.is_flow() { self.summary_of_flow(settings) } else { self.summary_of_unet(settings) }
+    }
+
+    fn summary_of_flow(&self, settings: &Settings) -> Result<Summary> {
+        let flux = self.find_transformer()?;
+        let mut parts = vec![summary("transformer", "transformer", &flux, Flux::plan(&flux.config)?)?];
+        let autoencoder = self.vae.as_ref().map(|_| self.find_autoencoder()).transpose()?;
+        if let Some(found) = &autoencoder {
+            parts.push(summary("vae", "autoencoder", found, Autoencoder::plan(&found.config)?)?);
+        }
+        if self.has_text() {
+            let found = self.find_text()?;
+            parts.push(summary("text", "text encoder", &found, TextTower::plan(&found.config)?)?);
+        }
+        if self.text2.is_some() {
+            let found = self.find_text2()?;
+            parts.push(summary("text2", "T5 encoder", &found, T5::plan(&found.config)?)?);
+        }
+        let autoencoder = autoencoder.map(|found| found.config);
+        let factor = autoencoder.as_ref().map(AutoencoderConfig::factor);
+        let latents = flow::latent_shape(&flux.config, factor, settings)?;
+        let texts = flow::text_tokens(&flux.config, settings.text_tokens)?;
+        // Texts are encoded first, and their encoders let go.
+        let encoders = |part: &&PartSummary| part.part.starts_with("text");
+        let bytes = parts.iter().filter(|part| !encoders(part)).map(|part| part.weighed.bytes).sum();
+        let size = [latents[1], latents[2]];
+        Ok(Summary {
+            takes_text: Texts::new(self, settings.tokenizer.clone(), [flux.config.context, flux.config.pooled], texts)
+                .is_complete(),
+            parts,
+            predicts: "velocity",
+            latents,
+            mapped: true,
+            images: autoencoder.as_ref().map(|a| [a.images, a.factor() * latents[1], a.factor() * latents[2]]),
+            operations: Some(flux.config.operations(texts, size[0] * size[1] / (flow::PATCH * flow::PATCH))),
+            memory: MemoryNeeds::of_flow(&flux.config, autoencoder.as_ref(), size, texts, bytes),
+        })
+    }
+
+    fn summary_of_unet(&self, settings: &Settings) -> Result<Summary> {
         let unet = self.find_unet()?;
         let mut parts = vec![summary("unet", "U-Net", &unet, Unet::plan(&unet.config)?)?];
         let autoencoder = self.vae.as_ref().map(|_| self.find_autoencoder()).transpose()?;
@@ -67,6 +114,7 @@ impl Bundle {
             latents,
             mapped: true,
             images: autoencoder.as_ref().map(|a| [a.images, a.factor() * latents[1], a.factor() * latents[2]]),
+            operations: None,
             memory: MemoryNeeds::new(&unet.config, autoencoder.as_ref(), [latents[1], latents[2]], bytes),
         })
     }
@@ -102,6 +150,7 @@ impl Summary {
             latents,
             mapped: false,
             images: Some([autoencoder.images, factor * latents[1], factor * latents[2]]),
+            operations: None,
             memory: MemoryNeeds::new(unet, Some(autoencoder), [latents[1], latents[2]], bytes),
         })
     }

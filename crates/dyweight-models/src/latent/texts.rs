@@ -44,7 +44,7 @@ impl Texts {
     }
 
     /// Whether texts can be encoded.
-    fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         let named = self.tokenizer.is_some();
         let tokenizers = named || (self.bundle.tokenizer.is_some() && self.bundle.tokenizer2.is_some());
         tokenizers && self.bundle.text.is_some() && self.bundle.text2.is_some()

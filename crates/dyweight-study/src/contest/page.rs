@@ -210,7 +210,7 @@ impl View<'_> {
                 )?);
             }
             section.table(self.table(measure, heading));
-            if let Some((_, than)) = &style.pair {
+            if let Some((_, than)) = style.pair.as_ref().filter(|(_, than)| self.rows().contains(&than.as_str())) {
                 section.table(self.excess(measure, than));
             }
             if matches!(measure, Measure::Frechet | Measure::Prompted(_)) {

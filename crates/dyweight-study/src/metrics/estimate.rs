@@ -111,6 +111,23 @@ impl Estimate {
         Self { value, error, count: self.count, training_error, trainings, groups }
     }
 
+    /// Its square, with errors to first order.
+    pub fn squared(&self) -> Self {
+        let slope = 2.0 * self.value;
+        Self {
+            value: self.value * self.value,
+            error: slope.abs() * self.error,
+            training_error: slope.abs() * self.training_error,
+            groups: self.groups.iter().map(|g| (slope * f64::from(*g)) as f32).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether a difference is above 0, where it is clear: beyond two standard errors over samples and trainings, widened for few of these.
+    pub fn clear_sign(&self) -> Option<bool> {
+        (self.value.abs() > 2.0 * self.error.hypot(self.widened())).then_some(self.value > 0.0)
+    }
+
     /// The number with its sign turned.
     pub fn negated(&self) -> Self {
         let groups = self.groups.iter().map(|g| -g).collect();
@@ -158,6 +175,29 @@ mod tests {
         assert_eq!(mean.to_string(), "2.50 ± 0.65");
         let [low, near, far] = [1.0, 1.2, 1.3].map(|value| Estimate::new(value, 0.1, 9));
         assert!(!low.clearly_below(&near) && low.clearly_below(&far));
+    }
+
+    #[test]
+    fn differences_of_the_same_trainings_leave_out_what_those_share() {
+        let pairs = [(1.0, 1.1), (1.4, 1.52), (0.8, 0.89)];
+        let of = |value: f64| Estimate::new(value, 0.01, 9);
+        let all = |pick: fn(&(f64, f64)) -> f64| {
+            Estimate::over_trainings(pairs.iter().map(|pair| of(pick(pair))).collect()).unwrap()
+        };
+        assert!(!all(|pair| pair.0).clearly_below(&all(|pair| pair.1)));
+        let differences = pairs.iter().map(|(a, b)| of(*a).minus(&of(*b))).collect();
+        let paired = Estimate::over_trainings(differences).unwrap();
+        assert_eq!(paired.clear_sign(), Some(false));
+        assert_eq!(Estimate::new(0.1, 0.06, 9).clear_sign(), None);
+    }
+
+    #[test]
+    fn a_square_errs_by_twice_the_number() {
+        let values = [1.0, 2.0, 3.0, 4.0];
+        let square = Estimate::mean(&values).squared();
+        assert_eq!((square.value, square.count), (6.25, 4));
+        assert!((square.error - 5.0 * Estimate::mean(&values).error).abs() < 1e-15);
+        assert!((square.minus(&square).error).abs() < 1e-15);
     }
 
     #[test]

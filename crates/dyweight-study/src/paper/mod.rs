@@ -4,6 +4,7 @@
 //! distance to the teacher and, where there is a reference, for the Fréchet distance.
 
 mod ablation_time;
+mod beyond;
 mod coefficients;
 mod convergence;
 mod init;
@@ -65,6 +66,8 @@ pub struct Study {
     pub x: (&'static str, bool),
     /// True if it asks who is best, so that what was gained is its result.
     pub is_contest: bool,
+    /// Budgets it is for; those of the setup if none.
+    pub budgets: &'static [usize],
     /// Rows set against each other in pictures.
     pub pair: Option<(&'static str, &'static str)>,
     entries: fn(&StudySetup) -> Vec<Entry>,
@@ -77,6 +80,7 @@ pub struct Study {
 pub const STUDIES: &[&Study] = &[
     &main_table::STUDY,
     &rivals::STUDY,
+    &beyond::STUDY,
     &ablation_time::STUDY,
     &order::STUDY,
     &teacher::STUDY,
@@ -96,6 +100,7 @@ const PLAIN: Study = Study {
     claim: "",
     x: ("network calls", false),
     is_contest: false,
+    budgets: &[],
     pair: None,
     entries: |_| Vec::new(),
     subjects: |setup| Ok(vec![setup.subject()]),

@@ -9,7 +9,7 @@ use dyweight_core::noise::Rng;
 use dyweight_core::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_core::trail::Memory;
 use dyweight_models::{LoadedModel, Scorer};
-use dyweight_train::{Defaults, Prompts, TrainSpec};
+use dyweight_train::{Defaults, Prompts, SpanSpec, TrainSpec};
 use std::sync::Arc;
 
 /// How the row of the full method is called.
@@ -59,6 +59,8 @@ pub struct StudySetup {
     pub train_seeds: Vec<u64>,
     /// For the study of learned rivals.
     pub rivals: RivalSetup,
+    /// For the study of wider spans; all of its own if empty.
+    pub spans: Vec<SpanSpec>,
 }
 
 impl StudySetup {
@@ -84,6 +86,7 @@ impl StudySetup {
             batch: 64,
             train_seeds: Vec::new(),
             rivals: RivalSetup::default(),
+            spans: Vec::new(),
         })
     }
 

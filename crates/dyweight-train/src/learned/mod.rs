@@ -65,10 +65,10 @@ impl Learned {
             Format::Safetensors => {
                 let file = TensorFile::parse(bytes).map_err(named)?;
                 let body = match file.metadata.get("method").map_or("dyweight", String::as_str) {
-                    "dyweight" => Body::DyWeight(square(path, &file)?),
-                    method => of_tensors(path, method, &file)?,
+                    "dyweight" => square(path, &file).map(Body::DyWeight),
+                    method => of_tensors(path, method, &file),
                 };
-                Ok(Self { body, file: None })
+                Ok(Self { body: body.map_err(|e| naming(path, e))?, file: None })
             }
             Format::SolverFile | Format::Json => {
                 Ok(Self::of_file(SolverFile::parse(&bytes).map_err(|p| Error::malformed(path, p))?))
@@ -112,29 +112,31 @@ impl Learned {
 fn square(path: &Path, file: &TensorFile) -> Result<Weights> {
     let weights = file.tensor("weights").map_err(|p| Error::malformed(path, p))?;
     let [steps, columns] = *weights.shape() else {
-        return Err(shape(path, "weights", &[0, 0], weights.shape()));
+        return Err(shape("weights", &[0, 0], weights.shape()));
     };
     if steps != columns || steps == 0 {
-        return Err(shape(path, "weights", &[steps.max(1), steps.max(1)], weights.shape()));
+        return Err(shape("weights", &[steps.max(1), steps.max(1)], weights.shape()));
     }
     let values = weights.to_f64();
     let rows = values.chunks(steps).enumerate().map(|(i, row)| absolute_row(path, i, row)).collect::<Result<_>>()?;
     let scales = match file.tensors.get("time_scale") {
         Some(scales) if scales.shape().len() == 1 => scales.to_f64(),
-        Some(scales) => return Err(shape(path, "time_scale", &[steps], scales.shape())),
+        Some(scales) => return Err(shape("time_scale", &[steps], scales.shape())),
         None => Vec::new(),
     };
     let weights = Weights::new(rows, scales);
-    weights.check().map_err(|e| match e {
-        Error::NotFinite { what, index, value } => {
-            Error::NotFinite { what: format!("{what} in {}", path.display()), index, value }
-        }
-        Error::Shape { what, expected, found } => {
-            Error::Shape { what: format!("{what} in {}", path.display()), expected, found }
-        }
-        other => other,
-    })?;
+    weights.check()?;
     Ok(weights)
+}
+
+/// The error, with the file in which the numbers are wrong.
+fn naming(path: &Path, error: Error) -> Error {
+    let named = |what: String| format!("{what} in {}", path.display());
+    match error {
+        Error::NotFinite { what, index, value } => Error::NotFinite { what: named(what), index, value },
+        Error::Shape { what, expected, found } => Error::Shape { what: named(what), expected, found },
+        other => other,
+    }
 }
 
 /// The fields of a method's body: tensors as lists of lists, metadata as numbers, switches and words.
@@ -188,7 +190,7 @@ fn absolute_row(path: &Path, i: usize, row: &[f64]) -> Result<Vec<f64>> {
     Ok(row[first..=i].to_vec())
 }
 
-fn shape(path: &Path, name: &str, expected: &[usize], found: &[usize]) -> Error {
-    let what = format!("tensor '{name}' in {}", path.display());
+fn shape(name: &str, expected: &[usize], found: &[usize]) -> Error {
+    let what = format!("tensor '{name}'");
     Error::Shape { what, expected: expected.to_vec(), found: found.to_vec() }
 }

@@ -53,7 +53,7 @@ impl Method for AnyBudgetMethod {
 
     /// A weight is a sum of some numbers and moves by as many rates.
     fn usual_rate(&self, _: usize) -> f64 {
-        3e-3
+        5e-3
     }
 
     fn stand_in(&self, _: &TrainSpec, _: bool) -> Result<Box<dyn Solver>> {

@@ -11,9 +11,11 @@ pub mod dyweight;
 mod epd;
 pub mod gits;
 pub mod ld3;
+pub mod learned_weights;
 pub mod points;
 pub mod relaxed;
 mod s4s;
+pub mod span;
 
 use crate::learnable::{ByBody, Learnable};
 use crate::learned::Learned;

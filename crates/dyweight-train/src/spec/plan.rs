@@ -108,8 +108,8 @@ impl TrainSpec {
         // What is really called, however the budget was meant.
         let counted = method.stand_in(&TrainSpec { count_parallel: None, ..self.clone() }, bounded)?;
         let nfe = Setting { solver: &*counted, ..setting }.count(&grid)?;
-        let feature = model.feature_len();
-        Ok(Frame { grid, schedule: rule, range, afs, prediction, bounded, feature, nfe })
+        let (shape, feature) = (Some(model.shape()), model.feature_len());
+        Ok(Frame { grid, schedule: rule, range, afs, prediction, bounded, shape, feature, nfe })
     }
 
     /// Network calls of one evaluation.

@@ -5,9 +5,8 @@ mod paper;
 
 use clap::{Args, Subcommand};
 use dyweight::Result;
-use dyweight::study::paper::RivalSetup;
 use dyweight::train::comm::Comm;
-use paper::{PaperArgs, RivalArgs};
+use paper::{BeyondArgs, PaperArgs, RivalArgs};
 use std::sync::Arc;
 
 /// Which experiment.
@@ -25,6 +24,8 @@ enum StudyCommand {
     Main(PaperArgs),
     /// All learned solvers, trained here, beside the handcrafted ones
     Rivals(RivalArgs),
+    /// Past the paper: what a wider span is worth, without a further call
+    Beyond(BeyondArgs),
     /// What time shifting and time scaling are worth
     AblationTime(PaperArgs),
     /// How many past slopes a step may weigh
@@ -53,7 +54,13 @@ pub fn run(args: &StudyArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         // A matter of seconds to minutes, not shared.
         StudyCommand::Numeric(_) if !comm.is_first() => return Ok(()),
         StudyCommand::Numeric(args) => return numeric::run(args),
-        StudyCommand::Rivals(args) => return paper::run("rivals", &args.paper, args.setup()?, comm),
+        StudyCommand::Rivals(args) => {
+            let rivals = args.setup()?;
+            return paper::run("rivals", &args.paper, |setup| setup.rivals = rivals, comm);
+        }
+        StudyCommand::Beyond(args) => {
+            return paper::run("beyond", &args.paper, |setup| setup.spans.clone_from(&args.span), comm);
+        }
         StudyCommand::Main(args) => ("main", args),
         StudyCommand::AblationTime(args) => ("ablation-time", args),
         StudyCommand::Order(args) => ("order", args),
@@ -66,5 +73,5 @@ pub fn run(args: &StudyArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         StudyCommand::Stability(args) => ("stability", args),
         StudyCommand::Coefficients(args) => ("coefficients", args),
     };
-    paper::run(name, args, RivalSetup { files: args.solver_file.clone(), ..RivalSetup::default() }, comm)
+    paper::run(name, args, |setup| setup.rivals.files.clone_from(&args.solver_file), comm)
 }

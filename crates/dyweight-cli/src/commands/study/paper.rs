@@ -8,8 +8,8 @@ use dyweight::spec::Seeds;
 use dyweight::spec::budget::check_steps;
 use dyweight::study::contest::View;
 use dyweight::study::paper::{RivalSetup, StudySetup, named};
-use dyweight::train::Prompts;
 use dyweight::train::comm::Comm;
+use dyweight::train::{Prompts, SpanSpec};
 use dyweight::{Error, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct PaperArgs {
     /// A look instead of a result: minutes
     #[arg(long)]
     quick: bool,
-    /// Network calls [3,5,7,9; 3,5 with --quick]
+    /// Network calls [3,5,7,9; 3,5 with --quick; beyond: 2,3,5,7,9 and 2,3]
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', num_args = 1)]
     nfe: Option<Vec<usize>>,
     /// Seeds to judge on [0-1999; fewer with --quick]
@@ -89,6 +89,16 @@ pub struct PaperArgs {
     scorers: ScorerArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// What the study of wider spans can be told besides.
+#[derive(Args)]
+pub struct BeyondArgs {
+    #[command(flatten)]
+    pub paper: PaperArgs,
+    /// A span that takes part, as 'dyweight train --span' has it; may be given several times [every switch alone, and combinations]
+    #[arg(long, value_name = "LIST")]
+    pub span: Vec<SpanSpec>,
 }
 
 /// What the study of learned rivals can be told besides.
@@ -173,14 +183,19 @@ impl PaperArgs {
 }
 
 /// Runs the study of that name.
-pub fn run(name: &str, args: &PaperArgs, rivals: RivalSetup, comm: &Arc<dyn Comm>) -> Result<()> {
+pub fn run(name: &str, args: &PaperArgs, besides: impl FnOnce(&mut StudySetup), comm: &Arc<dyn Comm>) -> Result<()> {
     ui::set_threads(args.output.threads, &**comm)?;
     let study = named(name)?;
     let (model, usual) = (args.model(), format!("study-{name}"));
     let out = args
         .output
         .directory_apart_from(&usual, &[model.files(), args.reference.files(), args.scorers.files()].concat())?;
-    let setup = StudySetup { rivals, ..args.setup()? };
+    let mut setup = args.setup()?;
+    besides(&mut setup);
+    if args.nfe.is_none() && !study.budgets.is_empty() {
+        let many = if args.quick { 2 } else { study.budgets.len() };
+        setup.budgets = study.budgets[..many].to_vec();
+    }
     if setup.budgets.is_empty() {
         let expected = "at least one number of network calls".into();
         return Err(Error::BadValue { name: "nfe", value: String::new(), expected });
