@@ -58,6 +58,10 @@ class Solver:
         """Writes a solver file, all or nothing."""
         _native.write(os.fspath(path), self._text.encode())
 
+    def at(self, nfe: int) -> Solver:
+        """The solver of one budget, of one that serves a range of them (`--method any`)."""
+        return Solver(_native.solver_at(self._text, nfe))
+
     @property
     def nfe(self) -> int:
         """Network calls of one sample."""

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 /// A second or less of work each.
 const METHODS: &[(&str, &str)] = &[
+    ("any", "--nfe 3,6 --iters 30 --batch 8 --validation 16"),
     ("dyweight", "--span state,sample --nfe 3 --iters 40 --batch 8 --validation 16"),
     ("ld3", "--nfe 4 --iters 60 --pairs 20 --validation 10"),
     ("epd", "--nfe 5 --iters 40 --batch 8 --validation 16"),
@@ -80,18 +81,73 @@ fn used(place: &Place, method: &str, model: &str, options: &str) {
     let ended = place.run(&train("b", "--threads 2 --resume"));
     assert_eq!(ended.code, Some(0), "{method}: {ended:?}");
     assert!(results(place, "b") == whole, "{method}: a resumed run is not the whole one");
+    // Of a file for a range of budgets one that was not trained.
+    let pick = if method == "any" { " --nfe 4" } else { "" };
     for command in [
         "inspect a.json".to_string(),
-        format!("sample --model {model} --weights a.json --seeds 0-3 --outdir samples"),
-        "export a.json --to sigmas".into(),
-        format!("compare --model {model} --solver-file a.json --seeds 0-7 --out comparison"),
+        format!("sample --model {model} --weights a.json --seeds 0-3 --outdir samples{pick}"),
+        format!("export a.json --to sigmas{pick}"),
+        format!("compare --model {model} --solver-file a.json --seeds 0-7 --out comparison{pick}"),
     ] {
         let ended = place.run(&command);
         assert_eq!(ended.code, Some(0), "{method}, {command}: {ended:?}");
     }
-    let list = place.run("export a.json").stdout;
+    let list = place.run(&format!("export a.json{pick}")).stdout;
     let levels: Vec<f64> = list.trim().split(',').map(|v| v.parse().unwrap()).collect();
     assert!(!list.contains(['e', 'E']) && levels.windows(2).all(|w| w[0] > w[1]), "{method}: {list}");
+}
+
+#[test]
+fn one_file_serves_every_budget_of_its_range() {
+    let place = Place::new("any-budget");
+    let ended = place
+        .run("train --method any --model mixture --nfe 6,3 --iters 20 --batch 8 --validation 16 --out any.json --json");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("\"budgets\""), "{ended:?}");
+    for nfe in [3, 5, 6] {
+        let ended = place.run(&format!("convert any.json one-nfe{nfe}.json --nfe {nfe}"));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let sample = |from: &str, to: &str| {
+            format!("sample --model mixture --weights {from} --seeds 0-3 --out {to} --trajectory {to}.safetensors")
+        };
+        for command in
+            [format!("{} --nfe {nfe}", sample("any.json", "all")), sample(&format!("one-nfe{nfe}.json"), "one")]
+        {
+            let ended = place.run(&format!("{command} --overwrite"));
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+        }
+        assert!(bytes(&place.path("all.safetensors")) == bytes(&place.path("one.safetensors")));
+        let ended = place.run(&format!("inspect any.json --nfe {nfe}"));
+        assert!(ended.stdout.contains(&format!("{nfe} calls")), "{ended:?}");
+    }
+    let ended = place.run(
+        "compare --model mixture --weights any.json --solvers ipndm:3+afs --nfe 3,4,6 --seeds 0-15 --out all-budgets",
+    );
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    // A file goes on being trained, whole or at one of its budgets.
+    for command in [
+        "train --method any --model mixture --nfe 3,4,6 --init any.json --iters 2 --batch 4 --validation 8 --out more.json",
+        "train --model mixture --nfe 5 --init any.json --iters 2 --batch 4 --validation 8 --out five.json",
+    ] {
+        let ended = place.run(command);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let range = "any.json serves every budget from 3 to 6 network calls";
+    place.refuses("sample --model mixture --weights any.json", &[range, "--nfe"]);
+    place.refuses("compare --model mixture --weights any.json", &[range, "--nfe"]);
+    place.refuses("export any.json", &[range, "--nfe"]);
+    let outside = "serves budgets from 3 to 6 network calls, not 9";
+    place.refuses("sample --model mixture --weights any.json --nfe 9", &[outside]);
+    place.refuses("compare --model mixture --weights any.json --nfe 3,9", &[outside]);
+    place.refuses("inspect any.json --nfe 9", &[outside]);
+    place.refuses(
+        "train --method any --model mixture --nfe 3,8 --init any.json --out x.json",
+        &["any.json", "4 to 7 steps"],
+    );
+    place.refuses("train --method any --model mixture --nfe 3,8 --budget-degree 99 --out x.json", &["budget-degree"]);
+    place.refuses("train --method any --model mixture --nfe 3,8 --order 0 --out x.json", &["order"]);
+    place
+        .refuses("train --model mixture --nfe 3 --step-degree 2 --out x.json", &["dyweight has no option step-degree"]);
 }
 
 #[test]

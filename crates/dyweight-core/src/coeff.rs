@@ -235,6 +235,16 @@ impl Coeff {
         terms.into_iter().fold(Coeff::from(0.0), |sum, c| sum + c)
     }
 
+    /// constant + Σ aᵢcᵢ as one record, however many terms: what tables of a basis are evaluated by. Terms are one number for all samples.
+    pub fn affine<'a>(constant: f64, terms: impl IntoIterator<Item = (f64, &'a Coeff)>) -> Self {
+        let (mut value, mut parents) = (constant, Vec::new());
+        for (factor, term) in terms {
+            value += factor * term.value();
+            parents.extend(term.node.as_ref().map(|n| (n.clone(), Numbers::One(factor))));
+        }
+        Self { numbers: Numbers::One(value), node: (!parents.is_empty()).then(|| node(Origin::Expression(parents))) }
+    }
+
     /// eᶜⁱ/Σ eᶜ, shifted by the largest so that nothing overflows.
     pub fn softmax(logits: &[Coeff]) -> Vec<Coeff> {
         let largest = logits.iter().map(Coeff::value).fold(f64::NEG_INFINITY, f64::max);
@@ -396,6 +406,14 @@ mod tests {
             };
             assert!((g - (shifted(1e-6) - shifted(-1e-6)) / 2e-6).abs() < 1e-7 * g.abs().max(1.0));
         }
+    }
+
+    #[test]
+    fn an_affine_function_is_one_record() {
+        let f = |c: &[Coeff]| Coeff::affine(0.5, [(2.0, &c[0]), (-3.0, &c[1]), (1.0, &c[0])]);
+        assert_eq!(f(&[Coeff::from(0.7), Coeff::from(1.5)]).value(), 0.5 + 1.4 - 4.5 + 0.7);
+        assert_eq!(gradient(f, &[0.7, 1.5]), [3.0, -3.0]);
+        assert!(!Coeff::affine(1.0, [(2.0, &Coeff::from(1.0))]).is_recorded());
     }
 
     #[test]

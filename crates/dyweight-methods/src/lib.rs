@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod amed;
+mod any_budget;
 mod dlms;
 mod dss;
 mod epd;
@@ -15,6 +16,7 @@ mod s4s;
 pub mod solver_file;
 
 pub use amed::{Amed, AmedPlugin};
+pub use any_budget::AnyBudget;
 pub use dlms::Dlms;
 pub use dss::{Deltas, Dss};
 pub use epd::{Epd, EpdPlugin};

@@ -15,7 +15,9 @@ use dyweight_core::tensor::dot;
 use dyweight_core::trail::{Cotangent, Memory, Trail};
 use dyweight_core::{Result, Tensor};
 use dyweight_methods::solver_file::{Body, SolverFile};
-use dyweight_methods::{Amed, AmedPlugin, Deltas, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, Predictor, S4s, TimeMode};
+use dyweight_methods::{
+    Amed, AmedPlugin, AnyBudget, Deltas, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, Predictor, S4s, TimeMode,
+};
 use std::ops::ControlFlow;
 
 const STEPS: usize = 4;
@@ -166,6 +168,9 @@ fn every_number_of_every_method_has_its_derivative() {
             }
         }
         let weights = Weights::new(Initial::Ab.rows(STEPS, 3), vec![1.0; STEPS - usize::from(afs)]);
+        // On a number of steps between those it was trained on.
+        let any = AnyBudget::start(3, vec![3, 7, 5], (2, 2));
+        check("any", &any, &moved(&any, 0.02), flow, afs);
         check("dyweight", &weights, &moved(&weights, 0.05), flow, afs);
         let own = own_weights(&weights);
         check("dyweight, each sample its own", &own, &moved(&own, 0.05), flow, afs);
@@ -264,7 +269,9 @@ fn files_of_every_method_come_back() {
     let sigmas = frame.grid.sigmas().to_vec();
     let gits = Gits { base: Base::named("unipc"), cost: Default::default(), factor: 1.1, indices: vec![0, 1], sigmas };
     let released = Dss { mode: Deltas::Released, raw_deltas: vec![0.25; STEPS], ..Dss::start(STEPS) };
+    let any = AnyBudget::start(3, vec![2, STEPS + 2], (2, 1));
     let bodies = [
+        (Body::Any(any), STEPS - 1, None),
         (Body::Epd(epd()), 3 * STEPS - 1, Some(2 * STEPS - 1)),
         (Body::EpdPlugin(EpdPlugin { order: 2, tables: epd() }), 3 * STEPS - 1, Some(2 * STEPS - 1)),
         (Body::Amed(Amed { predictor: predictor((0.1, 0.0)) }), 2 * STEPS - 1, None),

@@ -5,6 +5,7 @@ use dyweight_core::coeff::Coeff;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::learned::Built;
 use dyweight_core::solver::Solver;
+use dyweight_core::spec::Budget;
 use dyweight_files::{Presets, atomic};
 use dyweight_methods::solver_file::SolverFile;
 use dyweight_study::report::coefficients;
@@ -29,6 +30,10 @@ pub fn parsed(text: &str) -> Result<SolverFile> {
 
 /// What a file stands for.
 pub fn ready(file: &SolverFile) -> Result<Ready> {
+    if let Some((least, most)) = file.served() {
+        let problem = format!("the solver serves every budget from {least} to {most} network calls");
+        return Err(Error::Conflict { problem, hint: "choose one with solver.at(nfe)".into() });
+    }
     let Built { solver, times } = file.build()?;
     Ok(Ready { solver, times, afs: file.afs, denoise_to_zero: false })
 }
@@ -54,6 +59,13 @@ pub fn solver_of(py: Python<'_>, source: &str) -> PyResult<String> {
 #[pyfunction]
 pub fn solver_checked(py: Python<'_>, solver: &str) -> PyResult<String> {
     parsed(solver).map(|file| text(&file)).map_err(|e| raised(py, e, None))
+}
+
+/// The solver of one budget, of one that serves a range of them.
+#[pyfunction]
+pub fn solver_at(py: Python<'_>, solver: &str, nfe: usize) -> PyResult<String> {
+    let at = || parsed(solver)?.at("the solver", Some(Budget::Nfe(nfe)), None).map(|file| text(&file));
+    at().map_err(|e| raised(py, e, None))
 }
 
 /// What follows from a solver and is not written in it: its nominal levels, and what is unusual about it.

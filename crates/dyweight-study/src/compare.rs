@@ -33,10 +33,11 @@ impl Field {
     pub fn entries(&self, subject: &Subject) -> Result<Vec<Entry>> {
         let mut learned = Vec::new();
         for source in &self.files {
-            let who = Contestant::open(source)?;
-            let Contestant::Given { file } = &who else { continue };
-            let nfe = if self.once { file.rounds.unwrap_or(file.nfe) } else { file.nfe };
-            learned.push(Entry { once: self.once, ..Entry::new(row_of(source), nfe, who) });
+            for who in Contestant::open(source, &self.budgets, Some(subject.calls()?))? {
+                let Contestant::Given { file } = &who else { continue };
+                let nfe = if self.once { file.rounds.unwrap_or(file.nfe) } else { file.nfe };
+                learned.push(Entry { once: self.once, ..Entry::new(row_of(source), nfe, who) });
+            }
         }
         let mut budgets = self.budgets.clone();
         if budgets.is_empty() {

@@ -1,5 +1,7 @@
 //! The training loss a user names, with the feature network it may need.
 
+use crate::metrics::frechet::{FrechetLoss, Reference};
+use crate::statistics::{BUILT_IN_REFERENCE, statistics};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
@@ -10,6 +12,16 @@ use std::sync::Arc;
 
 /// The loss of a training run on a model.
 pub fn training_loss(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> {
+    if train.loss.as_deref() == Some("frechet") {
+        return frechet(train, model);
+    }
+    let joint = &train.joint;
+    if let Some(option) = joint.reference.as_ref().map(|_| "reference").or(joint.moments.map(|_| "moments")) {
+        return Err(Error::Conflict {
+            problem: format!("--{option} is for the loss 'frechet'"),
+            hint: format!("add --loss frechet, or leave --{option} out"),
+        });
+    }
     train.loss(|name| {
         if name == "clip" {
             return DecodedFeatures::of(model, |shape| clip(train, shape));
@@ -18,6 +30,22 @@ pub fn training_loss(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> 
         let spec = FeatureSpec { features: Some(name.into()), inception, resize };
         DecodedFeatures::of(model, |shape| spec.build(shape))
     })
+}
+
+/// The Fréchet distance to real images, by the features its statistics were made with.
+fn frechet(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> {
+    let name = train.joint.reference.as_deref().unwrap_or(BUILT_IN_REFERENCE);
+    let statistics = statistics(name)?;
+    let inception = train.inception.clone();
+    let features = if inception.is_some() { "inception" } else { BUILT_IN_REFERENCE };
+    let spec = FeatureSpec { features: Some(features.into()), inception, resize: train.resize.clone() };
+    let map = DecodedFeatures::of(model, |shape| spec.build(shape))?;
+    if statistics.mu.len() != map.dims() {
+        let what = format!("features of the reference '{name}'");
+        return Err(Error::Shape { what, expected: vec![map.dims()], found: vec![statistics.mu.len()] });
+    }
+    let loss = FrechetLoss::new((map, Arc::new(Reference::new(statistics)?)));
+    Ok(Loss::Joint(Arc::new(loss)))
 }
 
 fn clip(train: &TrainSpec, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {

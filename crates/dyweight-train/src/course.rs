@@ -1,5 +1,6 @@
 //! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is put together.
 
+use crate::budgets::geometric_mean;
 use crate::comm::{Comm, Solo};
 use crate::methods::gits::Ground;
 use crate::methods::learned_weights::{LearnedWeights, ScaleMode};
@@ -11,11 +12,13 @@ use crate::training::{Parts, Training};
 use crate::{Loss, Noise};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
+use dyweight_core::learned::Frame;
 use dyweight_core::solver::Initial;
 use dyweight_core::spec::{Budget, ScheduleSpec};
 use dyweight_files::Fingerprint;
 use dyweight_methods::solver_file::{ModelIdentity, SolverFile};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,6 +42,8 @@ pub struct Course {
     pub schedule: ScheduleSpec,
     /// Its length.
     pub budget: Budget,
+    /// Further lengths that the same numbers are to serve, with a method that can.
+    pub also: Vec<Budget>,
     /// The endpoint's distance.
     pub loss: Loss,
     /// The processes that share the work.
@@ -102,6 +107,7 @@ impl Course {
             spec,
             schedule: ScheduleSpec::default(),
             budget,
+            also: Vec::new(),
             loss,
             comm: Arc::new(Solo),
             cache: None,
@@ -114,7 +120,8 @@ impl Course {
 
     /// Decides everything; what cannot be is refused here, before any work.
     pub fn prepare(self) -> Result<Prepared> {
-        let plan = self.spec.plan(&*self.model, &self.schedule, self.budget, self.loss.clone())?;
+        let budgets = (self.budget, &self.also[..]);
+        let plan = self.spec.plan_all(&*self.model, &self.schedule, budgets, self.loss.clone())?;
         self.spec.teacher(&*self.model, &plan)?;
         let identity = self.identity(&plan)?;
         Ok(Prepared { course: self, plan, identity })
@@ -146,6 +153,13 @@ impl Course {
             ("start".to_string(), json!(numbers.text())),
             ("features".to_string(), json!(network)),
         ]);
+        if let Some(joint) = plan.student.loss.joint() {
+            facts.insert("reference".into(), json!(joint.identity()));
+        }
+        if !plan.also.is_empty() {
+            let grids: Vec<_> = plan.also.iter().map(|frame| frame.grid.sigmas()).collect();
+            facts.insert("also".into(), json!(grids));
+        }
         serde_json::to_string(&facts).map_err(|e| unwritable(&e))
     }
 }
@@ -265,6 +279,7 @@ impl Prepared {
         Training::new(Parts {
             model: self.course.model.clone(),
             student: self.plan.student.clone(),
+            also: self.plan.also.clone(),
             learnable: found.unwrap_or_else(|| self.plan.learnable.clone()),
             start: self.plan.start.clone(),
             training: pairing.training.clone(),
@@ -273,15 +288,20 @@ impl Prepared {
         })
     }
 
-    /// Validation loss of iPNDM with the same window at the same budget, on the rule of the nominal grid.
+    /// Validation loss of iPNDM with the same window at the same budget, on the rule of the nominal grid; of several budgets the geometric mean.
     fn baseline(&self, run: &Training) -> Result<Option<f64>> {
         if run.guard.is_none() {
             return Ok(None);
         }
+        let of = |frame| self.baseline_on(frame, run);
+        let losses: Option<Vec<f64>> = run.frames().map(of).collect::<Result<_>>()?;
+        Ok(losses.map(|losses| geometric_mean(&losses)))
+    }
+
+    fn baseline_on(&self, own: &Frame, run: &Training) -> Result<Option<f64>> {
         let plan = &self.plan;
-        let frame = &plan.student.frame;
-        let Some(frame) = frame.of_single_calls(self.calls_of_an_evaluation()?)? else { return Ok(None) };
-        let same_grid = frame.grid.steps() == plan.student.frame.grid.steps();
+        let Some(frame) = own.of_single_calls(self.calls_of_an_evaluation()?)? else { return Ok(None) };
+        let same_grid = frame.grid.steps() == own.grid.steps();
         let comparable = match plan.supervision {
             Supervision::Endpoint => true,
             // Step by step, validation looks at the end alone.
@@ -314,6 +334,10 @@ impl Prepared {
             "iterations": run.iteration, "pairs_per_iteration": recipe.pairs,
             "lr": self.plan.resolved.lr, "seed": spec.seed.unwrap_or(0),
         });
+        if !self.plan.also.is_empty() {
+            let calls: BTreeSet<usize> = run.frames().map(|frame| frame.nfe).collect();
+            facts["budgets"] = json!(calls);
+        }
         if let Some((name, sha256)) = self.plan.student.loss.network() {
             facts["features"] = json!({ "name": name, "sha256": sha256 });
         }
@@ -329,6 +353,13 @@ impl Prepared {
             file.training = facts;
         }
         Ok(file)
+    }
+
+    /// The frames of all budgets, those of fewer calls first.
+    pub fn frames(&self) -> Vec<&Frame> {
+        let mut frames: Vec<&Frame> = std::iter::once(&self.plan.student.frame).chain(&self.plan.also).collect();
+        frames.sort_by_key(|frame| frame.nfe);
+        frames
     }
 
     /// Iterations of the whole run.

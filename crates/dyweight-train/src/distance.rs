@@ -4,6 +4,7 @@ use crate::course::{Pairing, Prepared, Trained};
 use crate::learnable::coeffs;
 use crate::targets::{in_parts, unit};
 use dyweight_core::error::Result;
+use dyweight_core::learned::Frame;
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::tensor::squared_distance;
 use std::ops::{ControlFlow, Range};
@@ -29,9 +30,8 @@ impl Prepared {
         Ok((errors.iter().sum::<f64>() / errors.len() as f64).sqrt())
     }
 
-    /// The same of what was learned.
-    pub fn distance_of(&self, pairing: &Pairing, trained: &Trained) -> Result<f64> {
-        let frame = &self.plan.student.frame;
+    /// The same of what was learned, at the budget of one of the run's frames.
+    pub fn distance_of(&self, pairing: &Pairing, trained: &Trained, frame: &Frame) -> Result<f64> {
         let built = self.plan.learnable.build(&coeffs(trained.run.result(), false), frame)?;
         let plan = Plan { solver: &*built.solver, times: built.times, afs: frame.afs, denoise_to_zero: false };
         self.distance(pairing, &plan)

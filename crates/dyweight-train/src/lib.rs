@@ -13,10 +13,12 @@
 
 #![forbid(unsafe_code)]
 
+mod budgets;
 pub mod comm;
 mod course;
 mod distance;
 mod guard;
+mod joint;
 mod learnable;
 pub mod learned;
 pub mod methods;
@@ -40,11 +42,13 @@ mod work;
 pub use course::{Course, Pairing, Prepared, Trained, train};
 pub use dyweight_core::learned::{Block, Built, Frame};
 pub use guard::{Guard, Judgement};
+pub use joint::{Joint, Linearised};
 pub use learnable::{ByBody, Learnable, Shown};
 pub use learned::Learned;
 pub use methods::dyweight::DyWeightOptions;
 pub use methods::learned_weights::{LearnedWeights, ScaleMode};
 pub use methods::points::CountParallel;
+pub use methods::serves_several;
 pub use methods::span::{On, OperatorSpec, SpanSpec};
 pub use objective::Loss;
 pub use optimiser::{Moments, Optimiser};

@@ -6,6 +6,7 @@
 //! l2  (x−y)²      l1  |x−y|      huber(δ)  ½(x−y)² for |x−y| ≤ δ, δ(|x−y| − δ/2) beyond      features  (f(x)−f(y))²
 //! ```
 
+use crate::joint::{Joint, Linearised};
 use dyweight_core::error::Result;
 use dyweight_core::features::FeatureMap;
 use dyweight_core::tensor::Tensor;
@@ -22,13 +23,18 @@ pub enum Loss {
     Huber(f64),
     /// Mean squared error of features.
     Features(Arc<dyn FeatureMap>),
+    /// A distance of all samples at once, which has no value for one of them.
+    Joint(Arc<dyn Joint>),
+    /// Such a distance around some samples: what one of them does to it. The teacher does not count.
+    Linear(Arc<dyn FeatureMap>, Arc<Linearised>),
 }
 
 impl Loss {
     /// Name and fingerprint of the network whose features it compares, if it does: part of what a run is.
     pub fn network(&self) -> Option<(&str, &str)> {
         match self {
-            Loss::Features(map) => Some((map.name(), map.sha256())),
+            Loss::Features(map) | Loss::Linear(map, _) => Some((map.name(), map.sha256())),
+            Loss::Joint(joint) => Some((joint.map().name(), joint.map().sha256())),
             _ => None,
         }
     }
@@ -37,12 +43,18 @@ impl Loss {
     pub fn values(&self, x: &Tensor, y: &Tensor) -> Result<Vec<f64>> {
         match self {
             Loss::Features(map) => Ok(per_sample(&map.features(x)?, &map.features(y)?, |d| d * d)),
+            Loss::Linear(map, around) => Ok(around.with_gradient(&map.features(x)?).0),
             _ => Ok(per_sample(x, y, |d| self.element(d).0)),
         }
     }
 
     /// The distance of each sample, and its derivative in `x`.
     pub fn with_gradient(&self, x: &Tensor, y: &Tensor) -> Result<(Vec<f64>, Tensor)> {
+        if let Loss::Linear(map, around) = self {
+            let (fx, pullback) = map.with_pullback(x)?;
+            let (values, gradient) = around.with_gradient(&fx);
+            return Ok((values, pullback(&gradient)?));
+        }
         let (fx, pullback) = match self {
             Loss::Features(map) => {
                 let (fx, pullback) = map.with_pullback(x)?;
@@ -65,7 +77,9 @@ impl Loss {
     /// Value and derivative for one difference.
     fn element(&self, d: f64) -> (f64, f64) {
         match self {
-            Loss::L2 | Loss::Features(_) => (d * d, 2.0 * d),
+            Loss::L2 | Loss::Features(_) | Loss::Linear(..) => (d * d, 2.0 * d),
+            // Of one sample there is none.
+            Loss::Joint(_) => (f64::NAN, f64::NAN),
             // The derivative at 0 is 0, as the reference has it.
             Loss::L1 => (d.abs(), if d == 0.0 { 0.0 } else { d.signum() }),
             Loss::Huber(delta) if d.abs() <= *delta => (0.5 * d * d, d),

@@ -25,6 +25,8 @@ pub struct Recipe {
     pub validation_pairs: usize,
     /// Validations without improvement after which training stops.
     pub patience: Option<usize>,
+    /// Samples whose features make the moments of a distance of all samples at once: the first pairs, the same in every iteration.
+    pub moments: Option<usize>,
 }
 
 /// A stretch of iterations.
@@ -61,7 +63,11 @@ impl Recipe {
     pub fn pairs_of(&self, iteration: usize) -> Range<usize> {
         match &self.relax {
             Some(relaxation) => relaxation.batch(iteration, self.pairs, self.seed),
-            None => iteration * self.pairs..(iteration + 1) * self.pairs,
+            None => {
+                // Derivatives are taken in turns over the samples that make the moments.
+                let turn = self.moments.map_or(iteration, |n| iteration % (n / self.pairs).max(1));
+                turn * self.pairs..(turn + 1) * self.pairs
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use crate::comm::{Parcel, Reader};
 use crate::learnable::{Learnable, coeffs};
 use dyweight_core::denoiser::Differentiable;
 use dyweight_core::error::Result;
+use dyweight_core::features::FeatureMap;
 use dyweight_core::learned::Frame;
 use dyweight_core::sample::{Plan, integrate};
 use dyweight_core::tensor::Tensor;
@@ -94,6 +95,21 @@ impl Student {
         Ok(total)
     }
 
+    /// The features of a batch's ends, row by row.
+    pub(crate) fn features(
+        &self,
+        model: &dyn Differentiable,
+        solver: (&dyn Learnable, &[f64]),
+        noise: &Tensor,
+        map: &dyn FeatureMap,
+    ) -> Result<Vec<Vec<f64>>> {
+        let mut trail = Trail::sampling(model).analytic_first(self.frame.afs);
+        let noise = trail.start(noise.clone());
+        let states = self.states(&mut trail, solver, &noise, false)?;
+        let features = map.features(states[states.len() - 1].tensor())?;
+        Ok((0..features.samples()).map(|i| features.sample(i).to_vec()).collect())
+    }
+
     /// Losses of a batch and their derivatives, in the noise too if it is to move.
     pub fn gradient(
         &self,
@@ -144,7 +160,9 @@ impl Student {
         targets: &'a [Tensor],
     ) -> Vec<Term<'a>> {
         let steps = states.len() - 1;
-        let end = Term { weight: 1.0, loss: &self.loss, state: &states[steps], target: &targets[targets.len() - 1] };
+        // A distance of all samples at once has no target.
+        let target = targets.last().unwrap_or_else(|| states[steps].tensor());
+        let end = Term { weight: 1.0, loss: &self.loss, state: &states[steps], target };
         let by_l2 = |state: &'a Sample, target: &'a Tensor| Term { weight: 1.0, loss: &Loss::L2, state, target };
         if let (Some(weight), Some(progress)) = (self.near, learnable.progress(numbers)) {
             let nearest =
@@ -156,7 +174,7 @@ impl Student {
             let path = states[1..].iter().zip(&progress).map(|(state, share)| by_l2(state, target(share)));
             return path.chain((weight > 0.0).then_some(Term { weight, ..end })).collect();
         }
-        if self.stepwise.is_some() || targets.len() > steps {
+        if self.stepwise.is_some() || targets.len() > steps || targets.is_empty() {
             return vec![end];
         }
         let first = states.len() - targets.len();

@@ -1,7 +1,10 @@
 //! The training loop, as a state that is advanced one iteration at a time.
 
+use super::budgets::{geometric_mean, together};
 use super::guard::{Guard, Judgement};
+use super::joint::{Joint, Linearised};
 use super::learnable::Learnable;
+use super::objective::Loss;
 use super::optimiser::{Moments, clip};
 use super::recipe::Recipe;
 use super::relax::{self, Moved, Relaxation};
@@ -59,6 +62,8 @@ pub enum Event {
 pub struct Training {
     model: Arc<dyn Model>,
     student: Student,
+    /// Frames of further budgets, which the same numbers serve.
+    also: Vec<Frame>,
     learnable: Arc<dyn Learnable>,
     training: Arc<Targets>,
     validation: Arc<Targets>,
@@ -81,6 +86,8 @@ pub struct Parts {
     pub model: Arc<dyn Model>,
     /// The student.
     pub student: Student,
+    /// Frames of further budgets, which the same numbers serve.
+    pub also: Vec<Frame>,
     /// What is learned.
     pub learnable: Arc<dyn Learnable>,
     /// Where it starts.
@@ -96,11 +103,12 @@ pub struct Parts {
 impl Training {
     /// Begins a run, with a first validation unless it is plain.
     pub fn new(parts: Parts) -> Result<Self> {
-        let Parts { model, student, learnable, start, training, validation, recipe } = parts;
+        let Parts { model, student, also, learnable, start, training, validation, recipe } = parts;
         let moments = fresh(&*learnable);
         let mut run = Self {
             model,
             student,
+            also,
             learnable,
             training,
             validation,
@@ -151,15 +159,24 @@ impl Training {
         self.guard.as_ref().map_or(&self.numbers, |guard| &guard.best)
     }
 
-    /// Mean validation loss of any solver on the student's frame.
+    /// The frames of all budgets.
+    pub fn frames(&self) -> impl Iterator<Item = &Frame> {
+        std::iter::once(&self.student.frame).chain(&self.also)
+    }
+
+    /// Mean validation loss of any solver on the student's frame; of several budgets the geometric mean.
     pub fn validation_loss(&self, learnable: &dyn Learnable, numbers: &[f64]) -> Result<f64> {
-        self.validation_loss_on(&self.student.frame, learnable, numbers)
+        let of = |frame| self.validation_loss_on(frame, learnable, numbers);
+        Ok(geometric_mean(&self.frames().map(of).collect::<Result<Vec<f64>>>()?))
     }
 
     /// Mean validation loss of any solver on any frame.
     pub fn validation_loss_on(&self, frame: &Frame, learnable: &dyn Learnable, numbers: &[f64]) -> Result<f64> {
         let student = Student { frame: frame.clone(), ..self.student.clone() };
         let all = 0..self.recipe.validation_pairs;
+        if let Some(joint) = student.loss.joint() {
+            return Ok(self.around(joint, &student, (learnable, numbers), &self.validation, all)?.value);
+        }
         let losses =
             self.losses(&self.validation, all, self.moved.as_ref().map(|m| &m.validation), |model, noise, y| {
                 student.losses(model, (learnable, numbers), noise, y)
@@ -175,17 +192,19 @@ impl Training {
         noise: Option<&Tensor>,
         of: impl Fn(&dyn Differentiable, &Tensor, &[Tensor]) -> Result<Vec<T>> + Sync,
     ) -> Result<Vec<T>> {
-        let first = pairs.start;
+        let (first, taught) = (pairs.start, self.student.loss.joint().is_none());
         let part = |range: Range<usize>| {
             let noise = match noise {
                 Some(noise) => noise.slice(range.start - first..range.end - first),
                 None => targets.pairs().latents(range.clone())?,
             };
             let model = self.model.denoiser(&targets.pairs().condition(range.clone()))?;
-            of(&*model, &noise, &targets.of(range)?)
+            of(&*model, &noise, &if taught { targets.of(range)? } else { Vec::new() })
         };
         // Targets first: they are computed in chunks of their own and must not be raced for.
-        targets.prepare(pairs.clone())?;
+        if taught {
+            targets.prepare(pairs.clone())?;
+        }
         let share = |mine| Ok(in_parts(&*self.model, mine, self.recipe.micro_batch, part)?.concat());
         Ok(self.comm().spread(pairs, unit(&*self.model, self.recipe.micro_batch), share)?.concat())
     }
@@ -198,30 +217,30 @@ impl Training {
         }
         let pairs = self.recipe.pairs_of(index);
         let noise = self.moved.as_ref().map(|m| m.training.slice(pairs.clone()));
-        let batch = self.gradients(&self.training, pairs.clone(), noise.as_ref());
+        let batches = self.batches(pairs.clone(), noise.as_ref());
         self.iteration += 1;
-        let batch = match batch {
-            Ok(batch) if batch.loss().is_finite() => batch,
+        let batches = match batches {
+            Ok(batches) if batches.iter().all(|b| b.loss().is_finite()) => batches,
             // A level outside what a network takes is a sign of runaway times.
             Ok(_) | Err(Error::Diverged { .. } | Error::BadValue { .. }) if self.guard.is_some() => {
                 return Ok(self.lost(index));
             }
             other => other?,
         };
-        let gradient = batch.gradient();
+        let (loss, gradient) = together(&batches);
         if self.guard.is_some() && gradient.iter().any(|g| !g.is_finite()) {
             return Ok(self.lost(index));
         }
         // A plain run has nowhere to go back to.
-        finite("the loss", index, &[batch.loss()])?;
+        finite("the loss", index, &[loss])?;
         finite("the gradient", index, &gradient)?;
         let rate = self.rate(index);
         let norm = self.update(index, &gradient);
         let validation = self.validate_if_due()?;
         if let Some(relaxation) = self.recipe.relax {
-            self.move_noise(index, &relaxation, (pairs, &batch))?;
+            self.move_noise(index, &relaxation, (pairs, &batches[0]))?;
         }
-        Ok(Iteration { index, loss: batch.loss(), rate, gradient, norm, validation, steps: Vec::new() })
+        Ok(Iteration { index, loss, rate, gradient, norm, validation, steps: Vec::new() })
     }
 
     /// One iteration, with an update for every solver step.
@@ -314,11 +333,48 @@ impl Training {
         largest
     }
 
+    /// Losses and gradients of some training pairs at every budget.
+    fn batches(&self, pairs: Range<usize>, noise: Option<&Tensor>) -> Result<Vec<Gradient>> {
+        let of = |frame: &Frame| {
+            let student = Student { frame: frame.clone(), ..self.student.clone() };
+            self.gradients(&student, &self.training, pairs.clone(), noise)
+        };
+        self.frames().map(of).collect()
+    }
+
+    /// A distance of all samples at once, around those of some pairs.
+    fn around(
+        &self,
+        joint: &Arc<dyn Joint>,
+        student: &Student,
+        solver: (&dyn Learnable, &[f64]),
+        targets: &Targets,
+        pairs: Range<usize>,
+    ) -> Result<Linearised> {
+        let map = &**joint.map();
+        let rows = self.losses(targets, pairs, None, |model, noise, _| student.features(model, solver, noise, map))?;
+        joint.linearised(&rows.concat())
+    }
+
     /// Losses and gradients of some pairs, in their noise too where it is given.
-    fn gradients(&self, targets: &Targets, pairs: Range<usize>, noise: Option<&Tensor>) -> Result<Gradient> {
+    fn gradients(
+        &self,
+        student: &Student,
+        targets: &Targets,
+        pairs: Range<usize>,
+        noise: Option<&Tensor>,
+    ) -> Result<Gradient> {
+        let solver = (&*self.learnable, &self.numbers[..]);
+        if let Some(joint) = student.loss.joint() {
+            let all = 0..self.recipe.moments.unwrap_or(0).max(pairs.end);
+            let around = self.around(joint, student, solver, targets, all)?;
+            let (value, loss) = (around.value, Loss::Linear(joint.map().clone(), Arc::new(around)));
+            let mut found = self.gradients(&Student { loss, ..student.clone() }, targets, pairs, noise)?;
+            found.losses.iter_mut().for_each(|own| *own = value);
+            return Ok(found);
+        }
         let parts = self.losses(targets, pairs, noise, |model, own, y| {
-            let solver = (&*self.learnable, &self.numbers[..]);
-            Ok(vec![self.student.gradient(model, solver, (own, noise.is_some()), y)?])
+            Ok(vec![student.gradient(model, solver, (own, noise.is_some()), y)?])
         })?;
         let mut all = Gradient::default();
         parts.into_iter().for_each(|g| all.append(g));
@@ -339,7 +395,7 @@ impl Training {
             for start in (0..all).step_by(self.recipe.pairs) {
                 let pairs = start..(start + self.recipe.pairs).min(all);
                 let mut now = moved.validation.slice(pairs.clone());
-                let batch = self.gradients(&self.validation, pairs.clone(), Some(&now))?;
+                let batch = self.gradients(&self.student, &self.validation, pairs.clone(), Some(&now))?;
                 kept += self.try_noise(&self.validation, pairs.clone(), &mut now, (&batch, how))?;
                 moved.validation.replace(start, &now);
             }

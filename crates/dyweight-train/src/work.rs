@@ -45,19 +45,19 @@ impl Prepared {
 
     /// The same for a run that finds what others' teachers have made, and adds its own.
     pub fn work_after(&self, taught: &mut Taught) -> Result<Work> {
-        let (recipe, frame) = (&self.plan.recipe, &self.plan.student.frame);
+        let (recipe, nfe) = (&self.plan.recipe, self.frames().iter().map(|frame| frame.nfe).sum::<usize>());
         let pairs = recipe.iterations() * recipe.pairs;
         // One validation before the first iteration, and one of iPNDM.
         let validations = recipe.validate_every.map_or(0, |every| 2 + recipe.iterations().div_ceil(every));
         let validating = if validations > 0 { recipe.validation_pairs } else { 0 };
-        let again = if self.plan.student.memory == Memory::Recompute { frame.nfe * pairs } else { 0 };
+        let again = if self.plan.student.memory == Memory::Recompute { nfe * pairs } else { 0 };
         let mut teaching = self.calls_of_the_teacher()? * (pairs + validating);
         if let Some(name) = self.teachers_name()? {
             let made = taught.entry(name).or_default();
             (*made, teaching) = ((*made).max(teaching), teaching.saturating_sub(*made));
         }
-        let calls = teaching + frame.nfe * validating * validations + again;
-        Ok(Work { calls, gradients: frame.nfe * pairs })
+        let calls = teaching + nfe * validating * validations + again;
+        Ok(Work { calls, gradients: nfe * pairs })
     }
 
     fn calls_of_the_teacher(&self) -> Result<usize> {

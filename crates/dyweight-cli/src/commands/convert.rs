@@ -10,6 +10,7 @@ use dyweight::files::{Format, SharedBytes, atomic, read_data, sniff};
 use dyweight::models::edm::{Blueprint, Config, EdmFile};
 use dyweight::models::inception::InceptionFile;
 use dyweight::solver_file::SolverFile;
+use dyweight::spec::Budget;
 use dyweight::train::learned::{named_preset, released};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,9 @@ pub struct ConvertArgs {
     /// Configuration of a network file that carries none
     #[arg(long = "model-config", alias = "config", value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Network calls, of a solver file that serves a range of budgets: the solver of one of them is written
+    #[arg(long, value_name = "N")]
+    nfe: Option<usize>,
 }
 
 /// Runs the command.
@@ -56,6 +60,10 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
 }
 
 fn write_solver(args: &ConvertArgs, file: &SolverFile) -> Result<()> {
+    let file = &match args.nfe {
+        Some(nfe) => file.at(&shown(&args.input), Some(Budget::Nfe(nfe)), None)?,
+        None => file.clone(),
+    };
     file.warnings().iter().for_each(|w| ui::warn(w));
     atomic::write(&args.output, &file.to_bytes())?;
     let (method, said) = (file.body.method(), file.body.learned().summary());

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use dyweight::Result;
 use dyweight::error::Error;
 use dyweight::solver_file::SolverFile;
+use dyweight::spec::Budget;
 use dyweight::train::Learned;
 
 /// What to hand to whom.
@@ -15,6 +16,9 @@ pub struct ExportArgs {
     /// As what
     #[arg(long, value_enum, default_value = "sigmas")]
     to: Target,
+    /// Network calls, of a file that serves a range of budgets
+    #[arg(long, value_name = "N")]
+    nfe: Option<usize>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -26,7 +30,7 @@ enum Target {
 /// Runs the command.
 pub fn run(args: &ExportArgs) -> Result<()> {
     let Target::Sigmas = args.to;
-    let learned = Learned::open(&args.solver)?;
+    let learned = Learned::open(&args.solver)?.at(&args.solver, args.nfe.map(Budget::Nfe), None)?;
     let Some(file) = learned.file else {
         return Err(Error::Conflict {
             problem: format!("{} holds bare numbers without their grid", args.solver),

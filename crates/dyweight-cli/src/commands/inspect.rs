@@ -4,6 +4,7 @@ use super::inspect_latent;
 use crate::files::text;
 use crate::ui;
 use clap::Args;
+use dyweight::error::shown;
 use dyweight::files::Malformed;
 use dyweight::files::{
     Format, NetworkFile, OfficialCoefficients, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data, sniff,
@@ -12,6 +13,7 @@ use dyweight::models::edm::{Blueprint, Config};
 use dyweight::models::inception::InceptionFile;
 use dyweight::models::latent::RANDOM;
 use dyweight::solver_file::SolverFile;
+use dyweight::spec::Budget;
 use dyweight::train::learned::{named_preset, released};
 use dyweight::{Error, Result};
 use serde_json::{Map, Value, json};
@@ -27,6 +29,9 @@ pub struct InspectArgs {
     /// Configuration of a weights file that carries none
     #[arg(long = "model-config", alias = "config", value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
+    /// Network calls, of a solver file that serves a range of budgets
+    #[arg(long, value_name = "N")]
+    pub(super) nfe: Option<usize>,
     /// Height of the images of a latent diffusion model [as trained]
     #[arg(long, value_name = "PIXELS")]
     pub(super) height: Option<usize>,
@@ -273,6 +278,10 @@ fn tensor_table(facts: &Value) {
 }
 
 fn solver(args: &InspectArgs, mut facts: Value, file: SolverFile) -> Result<()> {
+    let file = match args.nfe {
+        Some(nfe) => file.at(&shown(&args.file), Some(Budget::Nfe(nfe)), None)?,
+        None => file,
+    };
     facts["solver"] = json!(file);
     facts["warnings"] = json!(file.warnings());
     show(args, facts, |_| super::solver_table::print(&file))

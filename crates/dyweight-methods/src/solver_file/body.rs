@@ -1,6 +1,6 @@
 //! What a solver file holds of each method: the one list of learned methods.
 
-use crate::{Amed, AmedPlugin, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, S4s};
+use crate::{Amed, AmedPlugin, AnyBudget, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, S4s};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::learned::LearnedSolver;
 use dyweight_core::solver::Weights;
@@ -14,6 +14,8 @@ pub enum Body {
     /// Learned weights on past slopes.
     #[serde(rename = "dyweight")]
     DyWeight(Weights),
+    /// The same as functions of the budget.
+    Any(AnyBudget),
     /// Learned times.
     Ld3(Ld3),
     /// Learned points inside each step.
@@ -39,6 +41,7 @@ pub enum Body {
 /// The methods, by the name of their bodies, with what each learns.
 pub const LEARNED: &[(&str, &str)] = &[
     ("dyweight", "weights on past slopes and scales of the network's time"),
+    ("any", "dyweight's as smooth functions of step and budget: one file for a range of budgets"),
     ("ld3", "times of any solver, and times told to the network"),
     ("epd", "points inside each step, evaluated side by side"),
     ("epd-plugin", "the same around iPNDM"),
@@ -56,6 +59,7 @@ impl Body {
     pub fn method(&self) -> &'static str {
         match self {
             Body::DyWeight(_) => "dyweight",
+            Body::Any(_) => "any",
             Body::Ld3(_) => "ld3",
             Body::Epd(_) => "epd",
             Body::EpdPlugin(_) => "epd-plugin",
@@ -73,6 +77,7 @@ impl Body {
     pub fn learned(&self) -> &(dyn LearnedSolver + 'static) {
         match self {
             Body::DyWeight(body) => body,
+            Body::Any(body) => body,
             Body::Ld3(body) => body,
             Body::Epd(body) => body,
             Body::EpdPlugin(body) => body,
@@ -90,6 +95,7 @@ impl Body {
     pub fn learned_mut(&mut self) -> &mut (dyn LearnedSolver + 'static) {
         match self {
             Body::DyWeight(body) => body,
+            Body::Any(body) => body,
             Body::Ld3(body) => body,
             Body::Epd(body) => body,
             Body::EpdPlugin(body) => body,

@@ -11,6 +11,7 @@
 //! solver; `docs/solver-file.md` documents every field.
 
 mod body;
+mod range;
 #[cfg(test)]
 mod tests;
 
@@ -215,7 +216,11 @@ impl SolverFile {
     fn derive(&mut self) -> Result<usize> {
         let Built { solver, times } = self.build()?;
         let nominal: Vec<f64> = times.iter().map(|t| t.value()).collect();
-        let realised = self.body.weights().map_or(nominal.clone(), |w| w.realised_times(&nominal));
+        let realised = match &self.body {
+            Body::DyWeight(weights) => weights.realised_times(&nominal),
+            Body::Any(any) => any.weights_of(self.steps, self.afs)?.realised_times(&nominal),
+            _ => nominal,
+        };
         // Finite weights can still add up to no number, which JSON could not hold.
         require_finite("realised_times", &realised)?;
         let plan = Plan { solver: &*solver, times, afs: self.afs, denoise_to_zero: false };

@@ -1,7 +1,7 @@
 //! Who competes.
 
 use dyweight_core::error::{Error, Result};
-use dyweight_core::spec::{ScheduleSpec, SolverSpec};
+use dyweight_core::spec::{Budget, ScheduleSpec, SolverSpec};
 use dyweight_methods::solver_file::SolverFile;
 use dyweight_train::{Learned, TrainSpec};
 use serde::Serialize;
@@ -85,14 +85,19 @@ impl Term {
 }
 
 impl Contestant {
-    /// A preset, a solver file, or a tensor file that is one.
-    pub fn open(source: &str) -> Result<Self> {
+    /// A preset, a solver file, or a tensor file that is one; of a file for a range of budgets one solver for each that is asked for.
+    pub fn open(source: &str, budgets: &[usize], calls: Option<usize>) -> Result<Vec<Self>> {
         let learned = Learned::open(source)?;
         let file = learned.file.ok_or_else(|| Error::Conflict {
             problem: format!("{source} holds bare weights without their grid"),
             hint: "compare solver files ('dyweight train' and 'dyweight convert' write them) or presets".into(),
         })?;
-        Ok(Contestant::Given { file: Box::new(file) })
+        let given = |file| Contestant::Given { file: Box::new(file) };
+        if file.served().is_none() || budgets.is_empty() {
+            return Ok(vec![given(file.at(source, None, None)?)]);
+        }
+        let at = |nfe: &usize| file.at(source, Some(Budget::Nfe(*nfe)), calls).map(given);
+        budgets.iter().map(at).collect()
     }
 }
 

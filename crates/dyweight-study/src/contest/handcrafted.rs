@@ -3,7 +3,7 @@
 use super::judge::Ready;
 use crate::paper::lineup;
 use dyweight_core::error::{Error, Result};
-use dyweight_train::{Pairing, Prepared};
+use dyweight_train::{Frame, Pairing, Prepared};
 
 /// A handcrafted solver and how it did.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,10 +16,10 @@ pub struct Rival {
     pub tried: usize,
 }
 
-/// The best of the handcrafted solvers that can make as many calls as the student of a course, on its validation pairs; none where no one can.
+/// The best of the handcrafted solvers that can make as many calls as one of a course's frames, on its validation pairs; none where no one can.
 /// Every process must call it.
-pub fn best_handcrafted(prepared: &Prepared, pairing: &Pairing) -> Result<Option<Rival>> {
-    let (course, frame) = (prepared.course(), &prepared.plan.student.frame);
+pub fn best_handcrafted(prepared: &Prepared, pairing: &Pairing, frame: &Frame) -> Result<Option<Rival>> {
+    let course = prepared.course();
     let calls = course.spec.calls(&*course.model)?;
     let mut best: Option<Rival> = None;
     let mut tried = 0;

@@ -25,13 +25,13 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
 
 /// Solver files of learned rivals at the budgets asked for; those of other budgets, or that cannot be read, take no part.
 fn given(setup: &StudySetup) -> Vec<Entry> {
-    let entry = |source: &String| {
-        let who = Contestant::open(source).ok()?;
+    let entry = |(source, nfe): (&String, &usize)| {
+        let who = Contestant::open(source, &[*nfe], None).ok()?.pop()?;
         let Contestant::Given { file } = &who else { return None };
-        let nfe = file.nfe;
-        setup.budgets.contains(&nfe).then(|| Entry::new(crate::compare::row_of(source), nfe, who))
+        (file.nfe == *nfe).then(|| Entry::new(crate::compare::row_of(source), *nfe, who))
     };
-    setup.rivals.files.iter().filter_map(entry).collect()
+    let cells = setup.rivals.files.iter().flat_map(|source| setup.budgets.iter().map(move |nfe| (source, nfe)));
+    cells.filter_map(entry).collect()
 }
 
 /// The learned row against all others, budget by budget.

@@ -9,6 +9,7 @@ pub use release::{preset, released};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::learned::LearnedSolver;
 use dyweight_core::solver::Weights;
+use dyweight_core::spec::Budget;
 use dyweight_files::Malformed;
 use dyweight_files::{EpdPresets, Fingerprint, Format, Presets, SharedBytes, TensorFile, read_file, sniff};
 use dyweight_methods::solver_file::{Body, SolverFile};
@@ -76,6 +77,18 @@ impl Learned {
                 let expected = "a solver file or a safetensors file with a method's numbers";
                 Err(named(Malformed::Format { expected, found: other.describe() }))
             }
+        }
+    }
+
+    /// The solver of one budget, where the source has one for each of a range; see [`SolverFile::at`].
+    pub fn at(self, source: &str, budget: Option<Budget>, calls: Option<usize>) -> Result<Self> {
+        match (&self.body, &self.file) {
+            (Body::Any(_), Some(file)) => Ok(Self::of_file(file.at(source, budget, calls)?)),
+            (Body::Any(_), None) => Err(Error::Conflict {
+                problem: format!("{source} holds the numbers of many budgets without their grid"),
+                hint: "use the solver file that training wrote".into(),
+            }),
+            _ => Ok(self),
         }
     }
 

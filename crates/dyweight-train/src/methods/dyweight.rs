@@ -13,6 +13,7 @@ use dyweight_core::learned::Frame;
 use dyweight_core::noise::Stream;
 use dyweight_core::solver::span::{Span, fitted_rows};
 use dyweight_core::solver::{Initial, Ipndm, Rows, Scales, Solver, Weights};
+use dyweight_core::spec::Budget;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -161,7 +162,7 @@ fn start_from(spec: &TrainSpec, file: &str, steps: usize, afs: bool) -> Result<B
             let known = ["ab", "euler", "uniform", "perturbed", "a solver file"].map(String::from).to_vec();
             return Err(Error::UnknownName { kind: "initialisation", name: file.into(), known });
         }
-        other => other?,
+        other => other?.at(file, Some(Budget::Steps(steps)), None)?,
     };
     let Some(weights) = learned.body.weights() else {
         return Err(other_method(file, learned.body.method(), "dyweight"));

@@ -7,6 +7,8 @@ mod teacher;
 pub use plan::{Defaults, TrainPlan};
 
 use crate::Optimiser;
+use crate::joint::JointOptions;
+use crate::methods::any_budget::AnyBudgetOptions;
 use crate::methods::base::BaseOptions;
 use crate::methods::dss::DssOptions;
 use crate::methods::dyweight::DyWeightOptions;
@@ -107,14 +109,14 @@ pub struct TrainSpec {
         )
     )]
     pub substeps: Option<usize>,
-    /// l2, l1, huber, features (of the embedded network), inception or clip.
+    /// l2, l1, huber, features (of the embedded network), inception, clip, or frechet.
     #[cfg_attr(
         feature = "clap",
         arg(
             long,
             value_name = "NAME",
             help_heading = "Optimisation",
-            help = "l2, l1, huber, features (of the embedded network), inception or clip [l2]"
+            help = "l2, l1, huber, features (of the embedded network), inception, clip, or frechet (of all samples, to real images) [l2]"
         )
     )]
     pub loss: Option<String>,
@@ -146,6 +148,10 @@ pub struct TrainSpec {
         arg(long, value_name = "FILE|DIR", help_heading = "Optimisation", help = "CLIP model for the loss clip")
     )]
     pub clip_model: Option<PathBuf>,
+    /// The loss frechet's own.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub joint: JointOptions,
     /// Where the Huber loss turns linear.
     #[cfg_attr(
         feature = "clap",
@@ -270,6 +276,10 @@ pub struct TrainSpec {
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
     pub dyweight: DyWeightOptions,
+    /// Those of a solver for any budget.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub any: AnyBudgetOptions,
     /// The solver that a method is built around.
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]

@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub struct TrainPlan {
     /// The student.
     pub student: Student,
+    /// Frames of further budgets, which the same numbers serve.
+    pub also: Vec<Frame>,
     /// What is learned.
     pub learnable: Arc<dyn Learnable>,
     /// Where it starts.
@@ -48,17 +50,51 @@ impl TrainSpec {
 
     /// The student's run for a budget.
     pub fn plan(&self, model: &dyn Model, schedule: &ScheduleSpec, budget: Budget, loss: Loss) -> Result<TrainPlan> {
+        self.plan_all(model, schedule, (budget, &[]), loss)
+    }
+
+    /// The student's run for a budget and, with a method whose numbers serve several, for others beside it.
+    pub fn plan_all(
+        &self,
+        model: &dyn Model,
+        schedule: &ScheduleSpec,
+        (budget, also): (Budget, &[Budget]),
+        loss: Loss,
+    ) -> Result<TrainPlan> {
         let method = methods::find(self.method_name())?;
         methods::refuse_foreign_options(method, self)?;
         let spec = method.usual(self.clone());
+        let frame = |budget| spec.frame(method, model, schedule, budget);
+        let also = also.iter().map(|b| frame(*b)).collect::<Result<Vec<_>>>()?;
+        let frame = frame(budget)?;
+        let Start { learnable, numbers, window, settled } = method.start_of_all(&spec, &frame, &also)?;
+        let relax = method.relaxed(&spec, &frame, model.shape().iter().product())?;
+        let moments = loss.joint().map(|_| spec.joint.samples()).transpose()?;
+        let recipe = Recipe { relax, moments, ..spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))? };
+        let Taught { supervision, stepwise, near, halved } = method.taught(&spec, &frame, &*learnable)?;
+        let memory = self.memory.unwrap_or_default();
+        let (afs, lr) = (Some(frame.afs), Some(recipe.phases[0].groups[0].rate.base));
+        let resolved = TrainSpec { afs, lr, ..settled };
+        let student = Student { frame, loss, memory, stepwise, near };
+        Ok(TrainPlan { student, also, learnable, start: numbers, window, recipe, supervision, halved, resolved })
+    }
+
+    /// What of a budget's run is not learned.
+    fn frame(
+        &self,
+        method: &dyn methods::Method,
+        model: &dyn Model,
+        schedule: &ScheduleSpec,
+        budget: Budget,
+    ) -> Result<Frame> {
         let prediction = model.prediction();
         let schedule = &method.usual_schedule(schedule, prediction);
         let rule = schedule.on(model)?;
         let range = schedule.range(&rule, model.sigma_range());
-        let afs = spec.afs.unwrap_or(matches!(budget, Budget::Nfe(_)) && method.usual_afs(prediction));
+        let afs = self.afs.unwrap_or(matches!(budget, Budget::Nfe(_)) && method.usual_afs(prediction));
         let (calls, bounded) = (self.calls(model)?, model.is_bounded());
         // Numbers only exist once the length of the grid is known: a stand-in with the same calls finds it.
-        let stand_in = method.stand_in(&spec, bounded)?;
+        let stand_in = method.stand_in(self, bounded)?;
         let setting = Setting {
             solver: &*stand_in,
             schedule: &rule,
@@ -70,18 +106,10 @@ impl TrainSpec {
         };
         let grid = setting.grid(budget)?;
         // What is really called, however the budget was meant.
-        let counted = method.stand_in(&TrainSpec { count_parallel: None, ..spec.clone() }, bounded)?;
+        let counted = method.stand_in(&TrainSpec { count_parallel: None, ..self.clone() }, bounded)?;
         let nfe = Setting { solver: &*counted, ..setting }.count(&grid)?;
         let (shape, feature) = (Some(model.shape()), model.feature_len());
-        let frame = Frame { grid, schedule: rule, range, afs, prediction, bounded, shape, feature, nfe };
-        let Start { learnable, numbers, window, settled } = method.start(&spec, &frame)?;
-        let relax = method.relaxed(&spec, &frame, model.shape().iter().product())?;
-        let recipe = Recipe { relax, ..spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))? };
-        let Taught { supervision, stepwise, near, halved } = method.taught(&spec, &frame, &*learnable)?;
-        let memory = self.memory.unwrap_or_default();
-        let resolved = TrainSpec { afs: Some(afs), lr: Some(recipe.phases[0].groups[0].rate.base), ..settled };
-        let student = Student { frame, loss, memory, stepwise, near };
-        Ok(TrainPlan { student, learnable, start: numbers, window, recipe, supervision, halved, resolved })
+        Ok(Frame { grid, schedule: rule, range, afs, prediction, bounded, shape, feature, nfe })
     }
 
     /// Network calls of one evaluation.
@@ -118,6 +146,7 @@ impl TrainSpec {
             micro_batch: positive("micro-batch", self.micro_batch.unwrap_or(batch))?,
             phases: method.phases(self, &common, learnable)?,
             relax: None,
+            moments: None,
             seed: self.seed.unwrap_or(0),
             validate_every: (!self.is_plain()).then_some(every),
             validation_pairs: positive("validation", self.validation.unwrap_or(defaults.validation))?,
@@ -158,8 +187,13 @@ impl TrainSpec {
             "features" => features("fashion").map(Loss::Features),
             "inception" => features("inception").map(Loss::Features),
             "clip" => features("clip").map(Loss::Features),
+            "frechet" => Err(Error::Conflict {
+                problem: "the loss 'frechet' needs statistics of real images".into(),
+                hint: "use dyweight_study::training_loss, which has them".into(),
+            }),
             other => {
-                let known = ["l2", "l1", "huber", "features", "inception", "clip"].map(String::from).to_vec();
+                let known =
+                    ["l2", "l1", "huber", "features", "inception", "clip", "frechet"].map(String::from).to_vec();
                 Err(Error::UnknownName { kind: "loss", name: other.into(), known })
             }
         }

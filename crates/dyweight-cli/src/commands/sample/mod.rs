@@ -207,9 +207,12 @@ impl<'a> Drawing<'a> {
         check_batch(args.batch.unwrap_or(DEFAULT_BATCH), noise.len(), model.model.shape())?;
         let prompts = prompts::open(args, &*model.model)?;
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
-        setup::solver(args, learned.as_ref(), model.model.is_bounded())?;
-        let drawing = Self { args, model, noise, prompts, learned };
-        drawing.model.model.denoiser(&drawing.condition(&[0])?)?;
+        let mut drawing = Self { args, model, noise, prompts, learned };
+        let calls = drawing.model.model.denoiser(&drawing.condition(&[0])?)?.calls();
+        if let (Some(learned), Some(source)) = (drawing.learned.take(), args.weights.as_deref()) {
+            drawing.learned = Some(learned.at(source, args.budget.budget(), Some(calls))?);
+        }
+        setup::solver(args, drawing.learned.as_ref(), drawing.model.model.is_bounded())?;
         Ok(drawing)
     }
 

@@ -8,6 +8,8 @@ use dyweight::train::{Pairing, Trained};
 
 /// Ours and theirs.
 pub struct Gain {
+    /// Network calls.
+    pub nfe: usize,
     /// Root mean squared difference to the teacher of what was learned.
     pub distance: f64,
     /// The best of the others.
@@ -15,23 +17,29 @@ pub struct Gain {
 }
 
 impl Job<'_> {
-    /// None for a plain run, which has no validation pairs, and where no handcrafted solver makes as many calls.
-    pub fn gain(&self, pairing: &Pairing, trained: &Trained) -> Result<Option<Gain>> {
+    /// One for each budget; none for a plain run, which has no validation pairs, and where no handcrafted solver makes as many calls.
+    pub fn gains(&self, pairing: &Pairing, trained: &Trained) -> Result<Vec<Gain>> {
+        let mut gains = Vec::new();
         if trained.run.guard.is_none() {
-            return Ok(None);
+            return Ok(gains);
         }
-        let progress = ui::Progress::new("comparing with handcrafted solvers", 1);
-        let (distance, rival) =
-            (self.prepared.distance_of(pairing, trained)?, best_handcrafted(&self.prepared, pairing)?);
+        let frames = self.prepared.frames();
+        let mut progress = ui::Progress::new("comparing with handcrafted solvers", frames.len());
+        for frame in frames {
+            let distance = self.prepared.distance_of(pairing, trained, frame)?;
+            let rival = best_handcrafted(&self.prepared, pairing, frame)?;
+            gains.extend(rival.map(|rival| Gain { nfe: frame.nfe, distance, rival }));
+            progress.add(1, "");
+        }
         progress.finish();
-        Ok(rival.map(|rival| Gain { distance, rival }))
+        Ok(gains)
     }
 }
 
 impl Gain {
     /// As a person would say it.
-    pub fn sentence(&self, nfe: usize) -> String {
-        let Self { distance, rival: Rival { name, distance: other, tried } } = self;
+    pub fn sentence(&self) -> String {
+        let Self { nfe, distance, rival: Rival { name, distance: other, tried } } = self;
         let percent = 100.0 * (1.0 - distance / other);
         let word = if percent < 0.0 { "further from" } else { "closer to" };
         format!(
@@ -48,8 +56,9 @@ mod tests {
 
     #[test]
     fn a_loss_is_not_called_a_gain() {
-        let gain = |distance: f64| Gain { distance, rival: Rival { name: "Heun".into(), distance: 0.2, tried: 3 } };
-        assert!(gain(0.1).sentence(3).starts_with("3 calls: 50 % closer to the teacher than Heun, the best of 3 "));
-        assert!(gain(0.25).sentence(3).contains("25 % further from the teacher"));
+        let gain =
+            |distance: f64| Gain { nfe: 3, distance, rival: Rival { name: "Heun".into(), distance: 0.2, tried: 3 } };
+        assert!(gain(0.1).sentence().starts_with("3 calls: 50 % closer to the teacher than Heun, the best of 3 "));
+        assert!(gain(0.25).sentence().contains("25 % further from the teacher"));
     }
 }

@@ -31,9 +31,10 @@ impl<'j> Job<'j> {
         args: &TrainArgs,
         model: &'j LoadedModel,
         comm: &Arc<dyn Comm>,
-        budget: Budget,
+        budgets: &[Budget],
         out: PathBuf,
     ) -> Result<Self> {
+        let (budget, also) = budgets.split_last().ok_or_else(super::options::no_budget)?;
         let loss = training_loss(&args.spec, &model.model)?;
         let course = Course {
             arithmetic: Some(model.settings.to_string()),
@@ -44,7 +45,8 @@ impl<'j> Job<'j> {
             resume: args.resume,
             between_snapshots: snapshot_interval(args.snapshot_seconds)?,
             stop: Some(Arc::new(ui::stop_requested)),
-            ..Course::new(model.model.clone(), model.identity(), budget, args.spec.clone(), loss)
+            also: also.to_vec(),
+            ..Course::new(model.model.clone(), model.identity(), *budget, args.spec.clone(), loss)
         };
         let prepared = course.prepare()?;
         let config = config_text(args, &prepared, &out)?;
@@ -106,7 +108,7 @@ impl<'j> Job<'j> {
         let goes_on = args.resume && files.state.exists();
         let mut trace =
             args.trace.as_ref().map(|_| self.prepared.begin(pairing)).transpose()?.map(|r| Trace::start(&r));
-        let mut show = TrainShow::new(goes_on.then(|| files.state.clone()), &self.prepared.plan);
+        let mut show = TrainShow::new(goes_on.then(|| files.state.clone()), &self.prepared.plan, &self.calls());
         let outcome = self.prepared.run(pairing, &mut |iteration, run| {
             if let Some(trace) = &mut trace {
                 trace.add(iteration, run);
@@ -124,9 +126,9 @@ impl<'j> Job<'j> {
         if is_first {
             self.keep(args, trace.as_ref(), &files, &trained)?;
         }
-        let gain = self.gain(pairing, &trained)?;
+        let gains = self.gains(pairing, &trained)?;
         if is_first {
-            self.report(args, &trained, gain.as_ref(), seconds);
+            self.report(args, &trained, &gains, seconds);
         }
         Ok(())
     }
@@ -141,15 +143,24 @@ impl<'j> Job<'j> {
         remove_state(files)
     }
 
+    /// Network calls of all budgets, as a person would say them.
+    pub fn calls(&self) -> String {
+        match &self.prepared.frames()[..] {
+            [few, .., many] => format!("{} to {}", few.nfe, many.nfe),
+            one => one.iter().map(|frame| frame.nfe.to_string()).collect(),
+        }
+    }
+
     /// Says what would be done.
     pub fn foresee(&self, args: &TrainArgs) -> Result<()> {
         let (plan, work) = (&self.prepared.plan, self.prepared.work()?);
-        let (recipe, nfe) = (&plan.recipe, plan.student.frame.nfe);
+        let recipe = &plan.recipe;
         let pairs = self.prepared.course().spec.pairs(&*self.model.model, "training")?;
         let condition = |range: Range<usize>| Ok(pairs.condition(range));
         let seconds = Pace::of(self.model, &condition, recipe.micro_batch)?.seconds(work)?;
         let what = format!(
-            "train a solver of {nfe} calls for {}: {} iterations of {} pairs, {} validation pairs",
+            "train a solver of {} calls for {}: {} iterations of {} pairs, {} validation pairs",
+            self.calls(),
             self.model.name,
             recipe.iterations(),
             recipe.pairs,
@@ -171,7 +182,7 @@ fn config_text(args: &TrainArgs, prepared: &Prepared, out: &Path) -> Result<Stri
     let mut job = args.job.clone();
     job.steps =
         matches!(prepared.course().budget, Budget::Steps(_)).then_some(prepared.plan.student.frame.grid.steps());
-    job.nfe = args.job.nfe.as_ref().map(|_| vec![prepared.plan.student.frame.nfe]);
+    job.nfe = args.job.nfe.as_ref().map(|_| prepared.frames().iter().map(|frame| frame.nfe).collect());
     // A name that is no text cannot be written into a text; the rest can.
     job.out = out.to_str().map(PathBuf::from);
     let mut table = toml::Table::new();

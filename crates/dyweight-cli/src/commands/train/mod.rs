@@ -11,7 +11,9 @@ pub use options::TrainArgs;
 use crate::args::{ModelArgs, opened};
 use crate::{files, ui};
 use dyweight::files::{Lock, NamedPath};
+use dyweight::spec::Budget;
 use dyweight::train::comm::Comm;
+use dyweight::train::serves_several;
 use dyweight::{Error, Result};
 use job::Job;
 use std::sync::Arc;
@@ -26,7 +28,8 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let name = args.job.model.clone().ok_or_else(|| needed("model"))?;
     let out = args.job.out.clone().ok_or_else(|| needed("out"))?;
     let budgets = args.budgets()?;
-    if budgets.len() > 1 && args.trace.is_some() {
+    let one = serves_several(args.spec.method_name())?;
+    if budgets.len() > 1 && args.trace.is_some() && !one {
         let (problem, hint) = ("a trace belongs to one budget".into(), "train the budgets one by one".into());
         return Err(Error::Conflict { problem, hint });
     }
@@ -43,8 +46,20 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     };
     let model = opened(&model.spec(None)?)?;
     let several = budgets.len() > 1;
-    let job = |budget| Job::new(&args, &model, comm, budget, job::named(&out, several, budget));
-    let jobs = budgets.into_iter().map(job).collect::<Result<Vec<_>>>()?;
+    let jobs = if one {
+        // The file shows the solver of its longest budget.
+        let mut budgets = budgets;
+        budgets.sort_unstable_by_key(|budget| match budget {
+            Budget::Nfe(n) | Budget::Steps(n) => *n,
+        });
+        vec![Job::new(&args, &model, comm, &budgets, out.clone())?]
+    } else {
+        let job = |budget: &Budget| {
+            let out = job::named(&out, several, *budget);
+            Job::new(&args, &model, comm, std::slice::from_ref(budget), out)
+        };
+        budgets.iter().map(job).collect::<Result<Vec<_>>>()?
+    };
     let own = if comm.is_first() { &jobs[..] } else { &[] };
     let mut outputs: Vec<NamedPath<'_>> = own.iter().map(|job| ("--out", job.out.as_path())).collect();
     outputs.extend(args.trace.as_deref().filter(|_| comm.is_first()).map(|trace| ("--trace", trace)));

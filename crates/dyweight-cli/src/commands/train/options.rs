@@ -77,7 +77,7 @@ pub struct JobArgs {
     /// Tokens of a prompt that FLUX sees [512; 256 for a model that takes no guidance]
     #[arg(long, value_name = "N")]
     pub text_tokens: Option<usize>,
-    /// Network calls of the solver; several train one after the other
+    /// Network calls of the solver; several train one after the other, or with --method any one solver for the range
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', num_args = 1, conflicts_with = "steps")]
     pub nfe: Option<Vec<usize>>,
     /// Intervals of the grid instead of network calls
@@ -149,11 +149,16 @@ impl TrainArgs {
                 Ok(calls.into_iter().map(Budget::Nfe).collect())
             }
             (None, Some(steps)) => Ok(vec![Budget::Steps(steps)]),
-            _ => Err(Error::Conflict {
-                problem: "which budget?".into(),
-                hint: "give --nfe (network calls, one or several) or --steps (intervals of the grid)".into(),
-            }),
+            _ => Err(no_budget()),
         }
+    }
+}
+
+/// No length was said.
+pub fn no_budget() -> Error {
+    Error::Conflict {
+        problem: "which budget?".into(),
+        hint: "give --nfe (network calls, one or several) or --steps (intervals of the grid)".into(),
     }
 }
 

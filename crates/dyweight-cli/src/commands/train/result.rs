@@ -11,6 +11,15 @@ use dyweight::train::{Files, Trained, beside};
 use dyweight::{Error, Result};
 use serde_json::{Value, json};
 
+/// What a program is told of a gain.
+fn of(gain: Option<&Gain>) -> serde_json::Map<String, Value> {
+    let facts = json!({
+        "distance": gain.map(|g| g.distance),
+        "best_handcrafted": gain.map(|g| &g.rival.name), "best_handcrafted_distance": gain.map(|g| g.rival.distance),
+    });
+    facts.as_object().cloned().unwrap_or_default()
+}
+
 impl Job<'_> {
     /// The loss curve and the coefficients beside the solver file: `solver.loss.svg`, `solver.weights.svg` and their PNGs.
     pub fn draw(&self, files: &Files, trained: &Trained) -> Result<()> {
@@ -23,7 +32,7 @@ impl Job<'_> {
             curve.training.extend(facts["loss"].as_f64().map(|l| (iteration, l)));
             curve.validation.extend(facts["validation"].as_f64().map(|l| (iteration, l)));
         }
-        let title = format!("{}: {} calls", self.model.name, self.prepared.plan.student.frame.nfe);
+        let title = format!("{}: {} calls", self.model.name, self.calls());
         curve.figure(&title).draw()?.write(&beside(&self.out, "loss"))?;
         match file.body.weights() {
             Some(w) => coefficients(&title, &w.weights, &w.time_scale).draw()?.write(&beside(&self.out, "weights")),
@@ -31,7 +40,7 @@ impl Job<'_> {
         }
     }
 
-    pub fn report(&self, args: &TrainArgs, trained: &Trained, gain: Option<&Gain>, seconds: f64) {
+    pub fn report(&self, args: &TrainArgs, trained: &Trained, gains: &[Gain], seconds: f64) {
         let Trained { run, baseline, .. } = trained;
         let baseline = *baseline;
         let guard = run.guard.as_ref();
@@ -40,8 +49,16 @@ impl Job<'_> {
                 "out": text(&self.out), "nfe": self.prepared.plan.student.frame.nfe, "iterations": run.iteration, "seconds": seconds,
                 "validation_loss": guard.map(|g| g.best_loss), "initial_loss": guard.map(|g| g.initial_loss),
                 "ipndm_loss": baseline, "rollbacks": guard.map(|g| g.rollbacks),
-                "distance": gain.map(|g| g.distance), "best_handcrafted": gain.map(|g| &g.rival.name), "best_handcrafted_distance": gain.map(|g| g.rival.distance),
             });
+            for (key, value) in of(gains.last()) {
+                facts[key] = value;
+            }
+            if trained.file.served().is_some() {
+                let each = |gain: &Gain| {
+                    Value::Object(of(Some(gain)).into_iter().chain([("nfe".into(), json!(gain.nfe))]).collect())
+                };
+                facts["budgets"] = gains.iter().map(each).collect();
+            }
             for (key, value) in trained.file.body.learned().facts() {
                 facts[key] = value;
             }
@@ -49,8 +66,7 @@ impl Job<'_> {
             return;
         }
         let iterations = run.iteration;
-        let nfe = self.prepared.plan.student.frame.nfe;
-        let mut said = format!("{nfe} calls: {iterations} iterations in {}", ui::duration(seconds));
+        let mut said = format!("{} calls: {iterations} iterations in {}", self.calls(), ui::duration(seconds));
         if let (Some(guard), Some(baseline)) = (guard, baseline) {
             let ratio = baseline / guard.best_loss;
             said += &format!("; validation loss {:.3e}, iPNDM {baseline:.3e} ({ratio:.1}x)", guard.best_loss);
@@ -62,9 +78,7 @@ impl Job<'_> {
             }
         }
         ui::say(&said);
-        if let Some(gain) = gain {
-            ui::say(&gain.sentence(nfe));
-        }
+        gains.iter().for_each(|gain| ui::say(&gain.sentence()));
         trained.file.warnings().iter().for_each(|w| ui::warn(w));
         let out = shown(&self.out);
         let mut ends = vec!["config.toml", "stats.jsonl", "loss.svg"];
@@ -72,7 +86,8 @@ impl Job<'_> {
         let beside: Vec<String> = ends.iter().map(|end| shown(&beside(&self.out, end))).collect();
         ui::say(&format!("wrote {out}; beside it {}", beside.join(", ")));
         let guidance = args.spec.guidance.map_or(String::new(), |g| format!(" --guidance {g}"));
-        ui::say(&format!("next: dyweight sample --model {}{guidance} --weights {out}", self.model.name));
+        let which = trained.file.served().map_or(String::new(), |(_, most)| format!(" --nfe {most}"));
+        ui::say(&format!("next: dyweight sample --model {}{guidance} --weights {out}{which}", self.model.name));
         ui::print_path(&self.out);
     }
 }

@@ -21,8 +21,8 @@ pub struct TrainShow {
 }
 
 impl TrainShow {
-    pub fn new(state: Option<PathBuf>, plan: &TrainPlan) -> Self {
-        let (what, iterations) = (format!("training {} calls", plan.student.frame.nfe), plan.recipe.iterations());
+    pub fn new(state: Option<PathBuf>, plan: &TrainPlan, calls: &str) -> Self {
+        let (what, iterations) = (format!("training {calls} calls"), plan.recipe.iterations());
         let (mut progress, started) = (ui::Progress::new(&what, iterations), Instant::now());
         progress.note("· validating the start");
         Self { progress, validation: f64::NAN, first: None, iterations, state, started, estimated: false }

@@ -22,8 +22,10 @@
 //! is biased upwards**, by about c/n, and c is a property of the samples: compare equal n only. `docs/metrics.md` has
 //! measured values. The reference counts as given.
 
+mod loss;
 mod statistics;
 
+pub use loss::FrechetLoss;
 pub use statistics::{Statistics, fashion};
 
 use super::{Estimate, Features};
@@ -90,12 +92,27 @@ impl Reference {
         if value < 0.0 && value > -ROUNDING * (between + traces) { 0.0 } else { value }
     }
 
-    /// ψ of each sample.
-    fn influence(&self, features: &Features, own: &Statistics, squares: &Eigen) -> Vec<f64> {
+    /// The distance of other statistics, its derivative in their mean, and T: its derivative in their covariance is I − T.
+    fn derivatives(&self, own: &Statistics) -> Result<(f64, Vec<f64>, Symmetric)> {
+        self.require_fit(own)?;
+        let overlap = self.factor.transposed_times(&factor(own)?);
+        let squares = overlap.outer_gram().eigen()?;
+        let value = self.combine(own, &overlap.singular_values(&squares)?);
+        let slope = differences(own, &self.statistics).iter().map(|d| 2.0 * d).collect();
+        Ok((value, slope, self.map(&squares).outer_gram()))
+    }
+
+    /// M with MMᵀ = T.
+    fn map(&self, squares: &Eigen) -> Matrix {
         let first = squares.first_sound();
         // Eigenvalues are S²: the quadratic form of T is ‖S^-½·Uᵀ·Fᵣᵀ·c‖².
         let roots: Vec<f64> = squares.values[first..].iter().map(|v| v.powf(-0.25)).collect();
-        let map = self.factor.times(&squares.vectors.scaled_columns(first, &roots));
+        self.factor.times(&squares.vectors.scaled_columns(first, &roots))
+    }
+
+    /// ψ of each sample.
+    fn influence(&self, features: &Features, own: &Statistics, squares: &Eigen) -> Vec<f64> {
+        let map = self.map(squares);
         let shift = differences(own, &self.statistics);
         let dims = features.dims();
         let mut influence = Vec::with_capacity(features.len());

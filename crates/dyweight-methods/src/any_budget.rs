@@ -1,0 +1,195 @@
+//! DyWeight for any budget: its weights and time scales as smooth functions of the step and of the number of steps, so that one file serves a
+//! range of budgets.
+//!
+//! ```text
+//! wᵢₖ = AB(min(i + 1, window))ₖ + Σ_f Σ_b φ_f(i, S)·ψ_b(S)·W[k][f][b]       k: slopes back, 0 the newest
+//! ln sᵢ =                         Σ_f Σ_b φ_f(i, S)·ψ_b(S)·C[f][b]
+//!
+//! φ = T₀(u) … T_p(u), [i = 0], [i = 1], [i = S − 2], [i = S − 1]      u = (2i + 1)/S − 1
+//! ψ_b(z) = Π_{m≠b} (z − z_m)/(z_b − z_m),  z_b = cos(πb/q)                    z linear in 1/S, from 1 at the fewest steps to −1 at the most
+//! ```
+//!
+//! T are Chebyshev's polynomials. In the budget the q + 1 numbers are the values at Chebyshev's points, the same polynomials of degree q: so the fewest and the most calls have a
+//! column of their own, and what one of them needs does not pull at the other. Corrections of a multistep method on an uneven grid go with the step length 1/S, which is therefore the
+//! variable. The first two steps have fewer slopes than the others and the last two end at the data: they are unlike the rest and have
+//! offsets of their own. Numbers that are 0 give iPNDM at every budget. The method is ours.
+
+use dyweight_core::coeff::Coeff;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
+use dyweight_core::solver::{DyWeight, Initial, Weights};
+use serde::{Deserialize, Serialize};
+
+/// A coefficient as a function of step and budget: a row for each φ, a column for each ψ.
+pub type Table = Vec<Vec<f64>>;
+
+/// Steps with offsets of their own.
+const ENDS: usize = 4;
+/// The highest degree, and the widest window: nobody learns more.
+const MOST: usize = 16;
+/// The longest grid.
+const MOST_STEPS: usize = 1000;
+
+/// The numbers of DyWeight for a range of budgets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AnyBudget {
+    /// Window: the most slopes a step weighs.
+    pub order: usize,
+    /// Numbers of steps it was trained on, rising. It serves every one from the first to the last.
+    pub trained: Vec<usize>,
+    /// W: a table for each slope of the window, the newest first.
+    pub weights: Vec<Table>,
+    /// C.
+    pub time_scale: Table,
+}
+
+impl AnyBudget {
+    /// iPNDM of this window at all of these numbers of steps, with polynomials of these degrees in step and budget.
+    pub fn start(order: usize, mut trained: Vec<usize>, (step, budget): (usize, usize)) -> Self {
+        trained.sort_unstable();
+        trained.dedup();
+        let table = vec![vec![0.0; budget + 1]; step + 1 + ENDS];
+        Self { order, trained, weights: vec![table.clone(); order], time_scale: table }
+    }
+
+    /// The fewest and the most steps it serves.
+    pub fn range(&self) -> (usize, usize) {
+        (self.trained.first().copied().unwrap_or(0), self.trained.last().copied().unwrap_or(0))
+    }
+
+    /// The numbers of a run of so many steps, whose first is analytical or not: a DyWeight solver like any other.
+    pub fn weights_of(&self, steps: usize, afs: bool) -> Result<Weights> {
+        let numbers: Vec<Coeff> = self.numbers().into_iter().map(Coeff::from).collect();
+        let (rows, scales) = self.rows(&numbers, steps, afs)?;
+        let value = |list: &Vec<Coeff>| list.iter().map(Coeff::value).collect();
+        let weights = Weights::new(rows.iter().map(value).collect(), value(&scales));
+        weights.check()?;
+        Ok(weights)
+    }
+
+    /// Weights, newest last, and scales of a run of so many steps.
+    fn rows(&self, numbers: &[Coeff], steps: usize, afs: bool) -> Result<(Vec<Vec<Coeff>>, Vec<Coeff>)> {
+        let (least, most) = self.range();
+        if !(least..=most).contains(&steps) {
+            let expected = format!("the numbers serve {least} to {most} steps");
+            return Err(Error::BadValue { name: "steps", value: steps.to_string(), expected });
+        }
+        let size = self.features() * self.columns();
+        let tables = split(numbers, std::iter::repeat_n(size, self.order + 1));
+        let budget = self.budget(steps);
+        let at = |i: usize, table: usize, constant: f64| {
+            let row = self.step(i, steps);
+            // Offsets of other steps are 0, and no part of the record.
+            let factors = row.iter().enumerate().filter(|(_, f)| **f != 0.0);
+            let terms = factors.flat_map(|(f, phi)| budget.iter().enumerate().map(move |(b, psi)| (f, b, phi * psi)));
+            Coeff::affine(constant, terms.map(|(f, b, factor)| (factor, &tables[table][f * self.columns() + b])))
+        };
+        let weights = |(i, row): (usize, Vec<f64>)| {
+            let newest = row.len() - 1;
+            row.into_iter().enumerate().map(|(j, w)| at(i, newest - j, w)).collect()
+        };
+        let rows = Initial::Ab.rows(steps, self.order).into_iter().enumerate().map(weights).collect();
+        let scales = (usize::from(afs)..steps).map(|i| at(i, self.order, 0.0).exp()).collect();
+        Ok((rows, scales))
+    }
+
+    /// φ of a step.
+    fn step(&self, i: usize, steps: usize) -> Vec<f64> {
+        let u = (2 * i + 1) as f64 / steps as f64 - 1.0;
+        let mut row = chebyshev(u, self.features() - ENDS);
+        let own = [i == 0, i == 1, i + 2 == steps, i + 1 == steps];
+        row.extend(own.map(|is| f64::from(u8::from(is))));
+        row
+    }
+
+    /// ψ of a number of steps.
+    fn budget(&self, steps: usize) -> Vec<f64> {
+        let (least, most) = self.range();
+        let (few, many) = (1.0 / least as f64, 1.0 / most as f64);
+        let z = if least == most { 1.0 } else { 2.0 * (1.0 / steps as f64 - many) / (few - many) - 1.0 };
+        cardinal(z, self.columns())
+    }
+
+    fn features(&self) -> usize {
+        self.time_scale.len()
+    }
+
+    fn columns(&self) -> usize {
+        self.time_scale.first().map_or(0, Vec::len)
+    }
+}
+
+/// The first `count` of Chebyshev's polynomials: T₀ = 1, T₁ = x, T_{n+1} = 2x·T_n − T_{n−1}.
+fn chebyshev(x: f64, count: usize) -> Vec<f64> {
+    let mut values = vec![1.0, x];
+    while values.len() < count {
+        values.push(2.0 * x * values[values.len() - 1] - values[values.len() - 2]);
+    }
+    values.truncate(count);
+    values
+}
+
+/// The polynomials of degree count − 1 that are 1 at one of Chebyshev's points z_b = cos(πb/(count − 1)) and 0 at the others.
+fn cardinal(z: f64, count: usize) -> Vec<f64> {
+    let point = |b: usize| if count == 1 { 1.0 } else { (std::f64::consts::PI * b as f64 / (count - 1) as f64).cos() };
+    let others = |b: usize| (0..count).filter(move |m| *m != b);
+    (0..count).map(|b| others(b).map(|m| (z - point(m)) / (point(b) - point(m))).product()).collect()
+}
+
+impl LearnedSolver for AnyBudget {
+    fn steps(&self) -> Option<usize> {
+        None
+    }
+
+    fn blocks(&self) -> Vec<Block> {
+        let table = [self.features(), self.columns()];
+        let weights = [self.order, table[0], table[1]];
+        vec![Block::new("weights", &weights), Block::new("time_scale", &table)]
+    }
+
+    fn numbers(&self) -> Vec<f64> {
+        self.weights.iter().chain([&self.time_scale]).flatten().flatten().copied().collect()
+    }
+
+    fn replace(&mut self, numbers: &[f64]) {
+        let rows = self.weights.iter_mut().chain([&mut self.time_scale]).flatten();
+        rows.flatten().zip(numbers).for_each(|(own, new)| *own = *new);
+    }
+
+    fn check(&self) -> Result<()> {
+        let (least, most) = self.range();
+        if least == 0 || most > MOST_STEPS || !self.trained.is_sorted_by(|a, b| a < b) {
+            let expected = format!("numbers of steps from 1 to {MOST_STEPS}, each more than the one before");
+            return Err(Error::BadValue { name: "trained", value: format!("{:.80}", list(&self.trained)), expected });
+        }
+        if !(1..=MOST).contains(&self.order) {
+            let expected = format!("a window of 1 to {MOST} slopes");
+            return Err(Error::BadValue { name: "order", value: self.order.to_string(), expected });
+        }
+        let (features, columns) = (self.features(), self.columns());
+        if !(ENDS + 1..=ENDS + MOST).contains(&features) || !(1..=MOST).contains(&columns) {
+            let what = format!("tables of {} to {} rows and 1 to {MOST} columns", ENDS + 1, ENDS + MOST);
+            return Err(Error::Shape { what, expected: vec![ENDS + 3, 4], found: vec![features, columns] });
+        }
+        require_len("weights: a table for each slope of the window", self.order, self.weights.len())?;
+        for table in self.weights.iter().chain([&self.time_scale]) {
+            require_len("rows of a table", features, table.len())?;
+            table.iter().try_for_each(|row| require_len("numbers in a row of a table", columns, row.len()))?;
+        }
+        require_finite("weights and time_scale", &self.numbers())
+    }
+
+    fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built> {
+        let (rows, scales) = self.rows(numbers, frame.grid.steps(), frame.afs)?;
+        Ok(Built { solver: Box::new(DyWeight::new(rows, scales)?), times: frame.grid.coeffs() })
+    }
+
+    fn summary(&self) -> String {
+        let (least, most) = self.range();
+        format!("window {}, one solver for each of {least} to {most} steps", self.order)
+    }
+}
+
+fn list(numbers: &[usize]) -> String {
+    numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}

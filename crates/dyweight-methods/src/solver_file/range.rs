@@ -1,0 +1,65 @@
+//! A file for a range of budgets, and the solver of one of them.
+
+use super::{Body, SolverFile};
+use dyweight_core::error::{Error, Result};
+use dyweight_core::spec::Budget;
+
+impl SolverFile {
+    /// The fewest and the most network calls of a file that serves a range of budgets; none of any other.
+    pub fn served(&self) -> Option<(usize, usize)> {
+        let Body::Any(any) = &self.body else { return None };
+        let (least, most) = any.range();
+        Some((self.evaluations(least) * self.calls(), self.evaluations(most) * self.calls()))
+    }
+
+    /// Network calls of an evaluation.
+    fn calls(&self) -> usize {
+        (self.nfe / self.evaluations(self.steps).max(1)).max(1)
+    }
+
+    /// Evaluations of so many steps.
+    fn evaluations(&self, steps: usize) -> usize {
+        steps.saturating_sub(usize::from(self.afs))
+    }
+
+    /// The solver of one budget, as a file of its own: of a file for a range the one that `budget` names, of any other file itself. Evaluations
+    /// cost `calls` network calls, or as many as they did in training. `source` is what the file is called.
+    pub fn at(&self, source: &str, budget: Option<Budget>, calls: Option<usize>) -> Result<Self> {
+        let Body::Any(any) = &self.body else { return Ok(self.clone()) };
+        let calls = calls.unwrap_or(self.calls()).max(1);
+        let (fewest, longest) = any.range();
+        let (least, most) = (self.evaluations(fewest) * calls, self.evaluations(longest) * calls);
+        let refused = |problem: String, hint: String| Err(Error::Conflict { problem, hint });
+        let steps = match budget {
+            Some(Budget::Steps(steps)) => steps,
+            Some(Budget::Nfe(nfe)) if nfe % calls != 0 => {
+                let near = (nfe / calls).max(1) * calls;
+                return refused(
+                    format!("an evaluation costs {calls} calls, of which {nfe} is no multiple"),
+                    format!("use --nfe {near} or --nfe {}", near + calls),
+                );
+            }
+            Some(Budget::Nfe(nfe)) => (nfe / calls).saturating_add(usize::from(self.afs)),
+            None => {
+                return refused(
+                    format!("{source} serves every budget from {least} to {most} network calls"),
+                    format!("choose one with --nfe, as in --nfe {}", least.midpoint(most) / calls * calls),
+                );
+            }
+        };
+        if !(fewest..=longest).contains(&steps) {
+            let asked = match budget {
+                Some(Budget::Nfe(nfe)) => format!("{nfe}"),
+                _ => format!("the {} of {steps} steps", self.evaluations(steps).saturating_mul(calls)),
+            };
+            return refused(
+                format!("{source} serves budgets from {least} to {most} network calls, not {asked}"),
+                "choose one of those with --nfe, or train over a wider range".into(),
+            );
+        }
+        let body = Body::DyWeight(any.weights_of(steps, self.afs)?);
+        let mut file = Self { body, steps, nfe: self.evaluations(steps) * self.calls(), ..self.clone() };
+        file.derive()?;
+        Ok(file)
+    }
+}

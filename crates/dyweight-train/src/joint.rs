@@ -1,0 +1,109 @@
+//! A distance of all samples at once, as the Fréchet distance of their features is, lowered through its linearisation.
+//!
+//! ```text
+//! F = F(μ, Σ) of features f₁ … f_n        dF/dfᵢ = a/n + 2/(n−1)·B(fᵢ − μ),        a = ∂F/∂μ,  B = ∂F/∂Σ
+//! ```
+//!
+//! Two passes. The first makes the samples and their features, without derivatives, and has F, a and B. The second takes, sample by sample, the
+//! derivative of a·f + n/(n−1)·(f − μ)ᵀB(f − μ) with a, B and μ held: its mean over all samples is dF, to the last digit, and its mean over some of
+//! them an estimate of it. No teacher is asked.
+
+use crate::objective::Loss;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::features::FeatureMap;
+use dyweight_core::tensor::{Tensor, dot};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Options of the loss `frechet`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+pub struct JointOptions {
+    /// Statistics of real images for the loss frechet: fashion or an .npz file.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "NAME|FILE",
+            help_heading = "Optimisation",
+            help = "Statistics of real images for the loss frechet: fashion or an .npz file [fashion]"
+        )
+    )]
+    pub reference: Option<String>,
+    /// Samples that make the moments of the loss frechet.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "N",
+            help_heading = "Optimisation",
+            help = "Samples that make the moments of the loss frechet, the same in every iteration; --batch of them take derivatives [1000]"
+        )
+    )]
+    pub moments: Option<usize>,
+}
+
+impl JointOptions {
+    /// Samples that make the moments.
+    pub(crate) fn samples(&self) -> Result<usize> {
+        match self.moments.unwrap_or(1000) {
+            n if (2..=1_000_000).contains(&n) => Ok(n),
+            n => {
+                let expected = "must lie between 2 and 1000000".into();
+                Err(Error::BadValue { name: "moments", value: n.to_string(), expected })
+            }
+        }
+    }
+}
+
+/// A distance of a set of samples, by the mean and covariance of their features.
+pub trait Joint: Send + Sync {
+    /// The features.
+    fn map(&self) -> &Arc<dyn FeatureMap>;
+
+    /// A text that changes whenever the distance would: part of what a run is.
+    fn identity(&self) -> &str;
+
+    /// The distance of a set of rows of features, and what a sample does to it.
+    fn linearised(&self, rows: &[f64]) -> Result<Linearised>;
+}
+
+/// A distance around a set of samples.
+pub struct Linearised {
+    /// The distance.
+    pub value: f64,
+    /// μ.
+    pub mean: Vec<f64>,
+    /// a.
+    pub slope: Vec<f64>,
+    /// n/(n−1)·B, row by row; symmetric.
+    pub form: Vec<f64>,
+}
+
+impl Linearised {
+    /// The linearised distance of each row of features, and its derivative.
+    pub(crate) fn with_gradient(&self, features: &Tensor) -> (Vec<f64>, Tensor) {
+        let dims = self.mean.len();
+        let mut gradient = features.clone();
+        let mut values = Vec::new();
+        for i in 0..features.samples() {
+            let centred: Vec<f64> = features.sample(i).iter().zip(&self.mean).map(|(f, m)| f - m).collect();
+            let bent: Vec<f64> = self.form.chunks(dims).map(|row| dot(row, &centred)).collect();
+            values.push(dot(&self.slope, &centred) + dot(&bent, &centred));
+            let row = gradient.data_mut()[i * dims..(i + 1) * dims].iter_mut();
+            row.zip(self.slope.iter().zip(&bent)).for_each(|(g, (a, b))| *g = a + 2.0 * b);
+        }
+        (values, gradient)
+    }
+}
+
+impl Loss {
+    /// The distance of all samples at once, where it is one.
+    pub fn joint(&self) -> Option<&Arc<dyn Joint>> {
+        match self {
+            Loss::Joint(joint) => Some(joint),
+            _ => None,
+        }
+    }
+}
