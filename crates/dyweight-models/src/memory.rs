@@ -40,7 +40,7 @@ impl MemoryNeeds {
     /// Of a U-Net, and an autoencoder's decoder where there is one, for latents of these rows and columns.
     pub fn new(unet: &UnetConfig, autoencoder: Option<&AutoencoderConfig>, size: [usize; 2], weights: u64) -> Self {
         let (forward, gradient) = unet_numbers(unet, size);
-        let own = |numbers: u64| numbers * FLOAT * 5 / 4 + OPERATIONS + PROGRAM;
+        let own = |numbers: u64| held(numbers * FLOAT);
         Self {
             weights,
             forward: own(forward),
@@ -49,9 +49,7 @@ impl MemoryNeeds {
             decoding: autoencoder.map_or(0, |config| own(decoder_numbers(config, size))),
         }
     }
-}
 
-impl MemoryNeeds {
     /// Of a flow's transformer, and an autoencoder's decoder where there is one, for latents of these rows and columns and so many text tokens.
     pub fn of_flow(
         flux: &FluxConfig,
@@ -63,16 +61,20 @@ impl MemoryNeeds {
         let tokens = texts + size[0] * size[1] / 4;
         let (call, kept) =
             (flux.activation_bytes(tokens), (flux.doubles + flux.singles) * flux.kept_by_a_block(tokens));
-        let own = |bytes: u64| bytes * 5 / 4 + OPERATIONS + PROGRAM;
         Self {
             weights,
-            forward: own(call as u64),
+            forward: held(call as u64),
             // The strength is an input, or two samples are made at once.
-            guided: own(if flux.guidance { call } else { 2 * call } as u64),
-            gradient: own((call + kept.min(KEPT)) as u64),
-            decoding: decoder.map_or(0, |config| own(decoder_numbers(config, size) * FLOAT)),
+            guided: held(if flux.guidance { call } else { 2 * call } as u64),
+            gradient: held((call + kept.min(KEPT)) as u64),
+            decoding: decoder.map_or(0, |config| held(decoder_numbers(config, size) * FLOAT)),
         }
     }
+}
+
+/// What a process holds for activations of so many bytes.
+fn held(activations: u64) -> u64 {
+    activations * 5 / 4 + OPERATIONS + PROGRAM
 }
 
 /// A residual block's numbers alive at once. Its input, if it is the block's own, goes when the shortcut is made.

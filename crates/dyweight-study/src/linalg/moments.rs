@@ -35,21 +35,21 @@ impl Moments {
     }
 
     /// Of rows of `dims` numbers.
-    pub fn of(rows: &[f32], dims: usize) -> Self {
+    pub fn of<T: Copy + Into<f64>>(rows: &[T], dims: usize) -> Self {
         let mut moments = Self::empty(dims);
         rows.chunks((SHARD * dims).max(1)).for_each(|shard| moments.merge(&Self::of_shard(shard, dims)));
         moments
     }
 
-    fn of_shard(rows: &[f32], dims: usize) -> Self {
+    fn of_shard<T: Copy + Into<f64>>(rows: &[T], dims: usize) -> Self {
         let count = rows.len() / dims;
         let mut mean = vec![0.0; dims];
         for row in rows.chunks_exact(dims) {
-            mean.iter_mut().zip(row).for_each(|(m, v)| *m += f64::from(*v));
+            mean.iter_mut().zip(row).for_each(|(m, v)| *m += (*v).into());
         }
         mean.iter_mut().for_each(|m| *m /= count as f64);
         let centred: Vec<f64> =
-            rows.chunks_exact(dims).flat_map(|r| r.iter().zip(&mean).map(|(v, m)| f64::from(*v) - m)).collect();
+            rows.chunks_exact(dims).flat_map(|r| r.iter().zip(&mean).map(|(v, m)| (*v).into() - m)).collect();
         let rows = MatRef::from_row_major_slice(&centred, count, dims);
         let mut scatter = vec![0.0; dims * dims];
         scatter.par_chunks_mut(dims * PANEL).enumerate().for_each(|(p, panel)| {

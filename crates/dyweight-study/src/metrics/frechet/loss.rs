@@ -7,11 +7,10 @@
 //! Samples are not rounded to eight bits here, which has no derivative; what is reported elsewhere is.
 
 use super::{Reference, Statistics};
-use crate::linalg::Symmetric;
+use crate::linalg::Moments;
 use crate::metrics::Origin;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
-use dyweight_core::tensor::dot;
 use dyweight_files::Fingerprint;
 use dyweight_train::{Joint, Linearised};
 use std::sync::Arc;
@@ -50,16 +49,11 @@ impl Joint for FrechetLoss {
             let expected = "a covariance needs two samples or more".into();
             return Err(Error::BadValue { name: "moments", value: n.to_string(), expected });
         }
-        let divisor = (n - 1) as f64;
-        let column = |j: usize| rows.iter().skip(j).step_by(dims).copied();
-        let mean: Vec<f64> = (0..dims).map(|j| column(j).sum::<f64>() / n as f64).collect();
-        let centred: Vec<Vec<f64>> = (0..dims).map(|j| column(j).map(|f| f - mean[j]).collect()).collect();
-        let entry = |i: usize, j: usize| dot(&centred[i.max(j)], &centred[i.min(j)]) / divisor;
-        let sigma: Vec<f64> = (0..dims * dims).map(|k| entry(k / dims, k % dims)).collect();
-        let sigma = Symmetric::new("the covariance of the samples' features", dims, sigma, 0.0)?;
-        let own = Statistics { mu: mean.clone(), sigma, source: Origin::default() };
+        let moments = Moments::of(rows, dims);
+        let mean = moments.mean().to_vec();
+        let own = Statistics { mu: mean.clone(), sigma: moments.covariance()?, source: Origin::default() };
         let (value, slope, map) = self.reference.derivatives(&own)?;
-        let scale = n as f64 / divisor;
+        let scale = n as f64 / (n - 1) as f64;
         let form = (0..dims * dims).map(|k| scale * (f64::from(u8::from(k / dims == k % dims)) - map.data()[k]));
         Ok(Linearised { value, mean, slope, form: form.collect() })
     }
@@ -68,6 +62,7 @@ impl Joint for FrechetLoss {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linalg::Symmetric;
     use dyweight_core::features::FeaturePullback;
     use dyweight_core::noise::Stream;
     use dyweight_core::tensor::Tensor;
