@@ -16,6 +16,7 @@ mod range;
 mod tests;
 
 pub use body::{Body, LEARNED};
+pub use dyweight_core::denoiser::ModelIdentity;
 pub use range::other_budget;
 
 use crate::learned::{Built, Frame, require_finite};
@@ -86,16 +87,6 @@ pub struct SolverFile {
     /// What wrote the file.
     #[serde(default)]
     pub tool: String,
-}
-
-/// Which model a solver belongs to.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ModelIdentity {
-    /// Its name.
-    pub name: String,
-    /// Fingerprint of its weights, where known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sha256: Option<String>,
 }
 
 impl SolverFile {

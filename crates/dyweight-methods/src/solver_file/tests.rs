@@ -3,6 +3,7 @@
 use super::*;
 use crate::Weights;
 use crate::span::{Bands, Operator, SampleNet, Span, StateWeights};
+use crate::spec::Budget;
 
 fn frame(steps: usize) -> Frame {
     let (schedule, range) = (Schedule::Karras { rho: 7.0 }, (0.002, 80.0));
@@ -56,6 +57,39 @@ fn wrong_files_say_what_is_wrong() {
 }
 
 #[test]
+fn keys_that_mean_nothing_to_the_method_are_refused_by_name() {
+    let dyweight = r#""order": 1, "weights": [[1.0], [1.0]], "time_scale": []"#;
+    let ld3 = r#""base": "euler", "p1": [0.0, 0.0, 0.0], "p2": [0.0, 0.0, 0.0]"#;
+    // What stands beside the body may be anything.
+    let file = |method: &str, body: &str, more: &str| {
+        let text = format!(
+            r#"{{"format": "dyweight-solver", "version": 2, "method": "{method}", "nfe": 2, "steps": 2, "afs": false,
+            "prediction": "denoised", "schedule": {{"kind": "karras", "rho": 7.0}}, "sigma_min": 0.002, "sigma_max": 80.0,
+            "later": 1, "body": {{{body}{more}}}}}"#
+        );
+        SolverFile::parse(text.as_bytes()).map_err(|e| e.to_string())
+    };
+    for (method, body, key) in [("dyweight", dyweight, "twist"), ("dyweight", dyweight, "p1"), ("ld3", ld3, "ordre")] {
+        assert_eq!(file(method, body, "").map(|_| ()), Ok(()));
+        let error = file(method, body, &format!(r#", "{key}": [2]"#)).unwrap_err();
+        assert_eq!(error, format!("the body of {method} has no key '{key}'"));
+    }
+    // Something empty says nothing.
+    assert!(file("dyweight", dyweight, r#", "span": {}"#).is_ok());
+    assert!(file("ld3", ld3, r#", "order": null"#).is_ok());
+}
+
+#[test]
+fn a_file_for_one_budget_is_for_no_other() {
+    let file = example();
+    assert_eq!(file.at("own.json", Some(Budget::Nfe(1)), None).unwrap(), file);
+    assert_eq!(file.at("own.json", None, None).unwrap(), file);
+    let error = file.at("own.json", Some(Budget::Nfe(5)), None).unwrap_err();
+    assert_eq!(error.to_string(), "'own.json' is for 1 calls, not 5");
+    assert!(error.hint().unwrap().contains("--nfe 5"));
+}
+
+#[test]
 fn odd_solvers_are_named_row_by_row() {
     let mut file = example();
     file.body = Body::DyWeight(Weights::new(vec![vec![3.0], vec![0.0, 0.1]], vec![0.9]));
@@ -97,6 +131,9 @@ fn a_span_is_written_and_read_to_the_last_bit() {
     assert_eq!(SolverFile::parse(&file.to_bytes()).unwrap().to_bytes(), file.to_bytes());
     let text = String::from_utf8(file.to_bytes()).unwrap();
     assert!(text.lines().count() < 60 && text.contains("\"edges\": [1.0,2.5]"), "{text}");
+    // Readers of version 2 that do not know spans would pass over it; those of version 3 are told of it. What they wrote is read.
+    assert!(text.contains("\"version\": 3"), "{text}");
+    assert_eq!(SolverFile::parse(text.replace("\"version\": 3", "\"version\": 2").as_bytes()).unwrap(), file);
     // One that is off is not written.
     assert!(!String::from_utf8(example().to_bytes()).unwrap().contains("span"));
 }
