@@ -1,8 +1,6 @@
 //! The command line: what is refused how, and what goes where.
 
-mod common;
-
-use common::{Ended, Place, bytes};
+use crate::common::{Ended, Place, bytes};
 use dyweight::files::TensorFile;
 use serde_json::Value;
 use std::process::Stdio;

@@ -159,3 +159,13 @@ fn options_of_other_methods_are_refused() {
     place.refuses(&train("--method epd"), &["3"]);
     place.refuses(&train("--method amed --direction-range 1.5"), &["direction-range"]);
 }
+
+#[test]
+fn a_solver_for_one_budget_is_taken_for_no_other() {
+    let place = Place::new("one-budget");
+    place.works("convert preset:cifar10-nfe3 solver.json");
+    for command in ["inspect solver.json", "convert solver.json other.json", "export solver.json"] {
+        place.refuses(&format!("{command} --nfe 5"), &["solver.json' is for 3 calls, not 5", "leave --nfe out"]);
+    }
+    place.works("inspect solver.json --nfe 3");
+}
