@@ -85,6 +85,7 @@ impl Drop for Place {
 
 /// How a run ended.
 #[derive(Debug)]
+#[expect(dead_code, reason = "the arguments are for messages of tests that fail")]
 pub struct Ended {
     pub arguments: String,
     pub code: Option<i32>,
