@@ -19,6 +19,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct JointOptions {
     /// Statistics of real images for the loss frechet: fashion or an .npz file [fashion].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME|FILE", help_heading = "Optimisation"))]

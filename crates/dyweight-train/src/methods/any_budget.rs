@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct AnyBudgetOptions {
     /// Degree of any's polynomials in the step [3].
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Solver"))]

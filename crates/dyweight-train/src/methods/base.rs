@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct BaseOptions {
     /// Solver that ld3 and other methods are built around [the method's].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver"))]

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct DssOptions {
     /// Weight of dss's loss at the end, beside that of the path [1000].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]

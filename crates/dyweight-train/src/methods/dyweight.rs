@@ -22,6 +22,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct DyWeightOptions {
     /// Time scales: free or bounded to (0.5, 1.5) [free].
     #[cfg_attr(feature = "clap", arg(long, value_name = "free|bounded", value_parser = crate::spec::one_of::<ScaleMode>(&["free", "bounded"]), help_heading = "Solver"))]

@@ -39,6 +39,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct GitsOptions {
     /// How gits compares Euler's jumps with the teacher [dev].
     #[cfg_attr(feature = "clap", arg(long, value_name = "dev|l1|l2", value_parser = crate::spec::one_of::<Cost>(&["dev", "l1", "l2"]), help_heading = "Teacher"))]

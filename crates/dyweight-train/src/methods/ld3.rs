@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct Ld3Options {
     /// In which variable ld3 learns times [lambda; time for flows].
     #[cfg_attr(feature = "clap", arg(long, value_name = "lambda|time", value_parser = crate::spec::one_of::<TimeMode>(&["lambda", "time"]), help_heading = "Solver"))]

@@ -28,6 +28,7 @@ pub enum CountParallel {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct PointOptions {
     /// Points inside each step of epd [2].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver"))]

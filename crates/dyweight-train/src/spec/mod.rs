@@ -27,6 +27,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct TrainSpec {
     /// What is learned: see 'dyweight list methods' [dyweight].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver"))]
