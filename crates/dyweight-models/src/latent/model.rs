@@ -7,9 +7,10 @@ use super::precond::{Precond, Scaling, Target};
 use super::schedule;
 use crate::autoencoder::{Autoencoder, Halves};
 use crate::clip::{Padding, TextTower, Tokenizer};
+use crate::memory::unet_numbers;
 use crate::unet::{Unet, UnetConfig};
 use crate::weights::read_json;
-use dyweight_core::denoiser::{Condition, Context, Decoder, Differentiable, Model, Prediction, TextContext};
+use dyweight_core::denoiser::{Condition, Context, Cost, Decoder, Differentiable, Model, Prediction, TextContext};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Stream;
 use dyweight_core::schedule::BetaTable;
@@ -244,6 +245,17 @@ impl Model for LatentModel {
 
     fn decoder(&self) -> Option<&dyn Decoder> {
         self.images.as_ref().map(|images| images as &dyn Decoder)
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        let (config, size, weights) =
+            (self.unet.config(), [self.latents[1], self.latents[2]], self.unet.weight_bytes());
+        Some(Cost {
+            weights,
+            resident: weights,
+            activations: unet_numbers(config, size).0 * size_of::<f32>() as u64,
+            operations: config.operations(size, TOKENS),
+        })
     }
 
     fn is_bounded(&self) -> bool {
