@@ -56,7 +56,7 @@ pub struct Course {
     pub resume: bool,
     /// Time between two snapshots.
     pub between_snapshots: Option<Duration>,
-    /// Ends the first validation, before which there is no iteration to stop at.
+    /// Ends a search and the first validation, before which there is no iteration to stop at.
     pub stop: Option<Stop>,
 }
 
@@ -274,6 +274,7 @@ impl Prepared {
             frame: &self.plan.student.frame,
             batch: self.plan.recipe.micro_batch,
             calls: self.calls_of_an_evaluation()?,
+            stop: self.course.stop.as_ref(),
         };
         let found = self.plan.learnable.search(&ground)?;
         Training::new(Parts {

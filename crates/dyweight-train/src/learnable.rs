@@ -50,6 +50,11 @@ pub trait Learnable: Send + Sync {
         Ok(None)
     }
 
+    /// How many samples of the teacher a search looks at, with the analytical first step or without.
+    fn searched(&self, _afs: bool) -> usize {
+        0
+    }
+
     /// The numbers as a trace shows them.
     fn shown(&self, numbers: &[f64]) -> Vec<Shown> {
         in_blocks(&self.blocks(), numbers)

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// Pairs computed and stored together.
-const CHUNK: usize = 16;
+pub(crate) const CHUNK: usize = 16;
 /// Numbers kept in memory; beyond it the oldest chunks are computed or read again.
 const MOST_NUMBERS: usize = 64 << 20;
 

@@ -1,6 +1,6 @@
 //! DyWeight for a range of budgets: all of them in every iteration, on the same pairs, towards the geometric mean of their losses (`budgets.rs`).
 
-use super::{Common, Method, Start, other_method};
+use super::{Common, Method, Start, USUAL_WINDOW, other_method};
 use crate::learnable::Learnable;
 use crate::learned::Learned;
 use crate::recipe::Phase;
@@ -73,7 +73,7 @@ impl Method for AnyBudgetMethod {
         let degrees = (spec.any.step_degree.unwrap_or(DEGREES.0), spec.any.budget_degree.unwrap_or(DEGREES.1));
         check("step-degree", degrees.0)?;
         check("budget-degree", degrees.1)?;
-        let window = spec.order.unwrap_or(3);
+        let window = spec.order.unwrap_or(USUAL_WINDOW);
         if window == 0 || window > MOST {
             let expected = format!("any's window has 1 to {MOST} slopes");
             return Err(Error::BadValue { name: "order", value: window.to_string(), expected });

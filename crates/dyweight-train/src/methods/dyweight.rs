@@ -2,7 +2,7 @@
 
 use super::learned_weights::{LearnedWeights, ScaleMode};
 use super::span::{On, SpanSpec};
-use super::{Common, Method, Start, other_method};
+use super::{Common, Method, Start, USUAL_WINDOW, other_method};
 use crate::learnable::Learnable;
 use crate::learned::Learned;
 use crate::recipe::Phase;
@@ -131,7 +131,7 @@ const MOST_WEIGHTS: usize = 1 << 20;
 /// Weights, scales and time shifting to begin with.
 fn beginning(spec: &TrainSpec, frame: &Frame) -> Result<Beginning> {
     let (steps, afs) = (frame.grid.steps(), frame.afs);
-    let window = spec.order.unwrap_or(3);
+    let window = spec.order.unwrap_or(USUAL_WINDOW);
     if window == 0 {
         let expected = "a window has at least the current slope: 1 or more".into();
         return Err(Error::BadValue { name: "order", value: "0".into(), expected });

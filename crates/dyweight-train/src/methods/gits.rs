@@ -10,12 +10,12 @@
 //! solver ends nearest to the teacher on the last batch. Where the second point is the teacher's second, there is no room for one.
 
 use super::base::BaseOptions;
-use super::{Common, Method, Start};
+use super::{Common, Method, Start, USUAL_WINDOW};
 use crate::comm::Comm;
 use crate::learnable::Learnable;
 use crate::recipe::Phase;
 use crate::spec::{TrainSpec, finite_above, positive};
-use crate::targets::in_parts;
+use crate::targets::{Stop, in_parts};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
 use dyweight_core::error::{Error, Result};
@@ -145,7 +145,7 @@ impl Method for GitsMethod {
             teacher_grid: frame.schedule.grid(steps, frame.range)?,
             teacher,
         };
-        Ok(Start { learnable: Arc::new(search), numbers: Vec::new(), window: 1, settled: spec.clone() })
+        Ok(Start { learnable: Arc::new(search), numbers: Vec::new(), window: USUAL_WINDOW, settled: spec.clone() })
     }
 
     fn phases(&self, _: &TrainSpec, common: &Common, _: &dyn Learnable) -> Result<Vec<Phase>> {
@@ -179,6 +179,19 @@ pub struct Ground<'g> {
     pub batch: usize,
     /// Network calls of an evaluation.
     pub calls: usize,
+    /// Ends the search once it is so.
+    pub stop: Option<&'g Stop>,
+}
+
+impl Ground<'_> {
+    /// What an observer of steps says: to go on, unless the search is to stop.
+    fn onward(&self) -> ControlFlow<Error> {
+        if self.stop.is_some_and(|stop| stop()) {
+            ControlFlow::Break(Error::Cancelled)
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
 }
 
 /// A teacher's trajectories: states and slopes, `[point]` batches.
@@ -244,6 +257,7 @@ impl Search {
             if state.index == last {
                 return ControlFlow::Continue(());
             }
+            ground.onward()?;
             let mut trail = Trail::sampling(&memo).analytic_first(ground.frame.afs && state.index == 0);
             match trail.slope(state.x, &Query::at(&Coeff::from(state.sigma))) {
                 Ok(slope) => slopes.push(slope.tensor().clone()),
@@ -313,7 +327,7 @@ impl Search {
                 points.insert(1, k);
                 let solver = self.base.build(ground.frame.bounded)?;
                 let plan = Plan::new(&*solver, &self.grid(&points)?).afs(true);
-                Ok(sample(&*model, &plan, &noise, &mut |_| ControlFlow::Continue(()))?.samples)
+                Ok(sample(&*model, &plan, &noise, &mut |_| ground.onward())?.samples)
             };
             Tensor::concat(&in_parts(ground.model, 0..noise.samples(), ground.batch, part)?)
         };
@@ -365,6 +379,11 @@ impl Learnable for Search {
 
     fn export(&self, _: &[f64], _: &Frame) -> Result<SolverFile> {
         Err(Error::Conflict { problem: "nothing was searched for yet".into(), hint: "run the search first".into() })
+    }
+
+    /// The free point of the analytical first step needs where the teacher ends once more. How many points are tried is not known before.
+    fn searched(&self, afs: bool) -> usize {
+        if afs { 2 * self.samples } else { self.samples }
     }
 
     fn search(&self, ground: &Ground<'_>) -> Result<Option<Arc<dyn Learnable>>> {

@@ -143,13 +143,16 @@ pub(crate) struct Taught {
     pub halved: bool,
 }
 
+/// Slopes that a step weighs where nothing is said.
+pub(crate) const USUAL_WINDOW: usize = 3;
+
 /// Where training starts.
 pub(crate) struct Start {
     /// What is learned.
     pub learnable: Arc<dyn Learnable>,
     /// Its numbers.
     pub numbers: Vec<f64>,
-    /// The most slopes a step weighs.
+    /// The most slopes a step weighs; for a method without such a number, of iPNDM, with which it is compared.
     pub window: usize,
     /// The options, with what was decided filled in.
     pub settled: TrainSpec,
@@ -160,7 +163,7 @@ impl Start {
     fn of(body: Body, spec: &TrainSpec) -> Result<Self> {
         body.learned().check()?;
         let numbers = body.learned().numbers();
-        Ok(Self { learnable: Arc::new(ByBody(body)), numbers, window: 1, settled: spec.clone() })
+        Ok(Self { learnable: Arc::new(ByBody(body)), numbers, window: USUAL_WINDOW, settled: spec.clone() })
     }
 
     /// The body that `--init` names, if it does: one of this method and of as many steps.
