@@ -76,6 +76,14 @@ impl Field {
                 hint: "give --solvers with --nfe, or --weights".into(),
             });
         }
+        let twice =
+            |(i, entry): (usize, &Entry)| entries[..i].iter().any(|e| (&e.row, e.nfe) == (&entry.row, entry.nfe));
+        if let Some((_, entry)) = entries.iter().enumerate().find(|(i, entry)| twice((*i, entry))) {
+            return Err(Error::Conflict {
+                problem: format!("'{}' takes part twice at {} calls", entry.row, entry.nfe),
+                hint: "name each solver once, and give files of different solvers different names".into(),
+            });
+        }
         // Column by column, so that an interrupted comparison already compares something.
         entries.sort_by_key(|e| e.nfe);
         Ok(entries)

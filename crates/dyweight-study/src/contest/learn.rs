@@ -57,6 +57,11 @@ impl<'c> Tuition<'c> {
         self.prepared.iterations()
     }
 
+    /// Samples per network call.
+    pub fn batch(&self) -> usize {
+        self.prepared.plan.recipe.micro_batch
+    }
+
     /// What it costs after others, whose teachers' results it finds.
     pub fn work_after(&self, taught: &mut Taught) -> Result<Work> {
         self.prepared.work_after(taught)
