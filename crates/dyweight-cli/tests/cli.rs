@@ -488,7 +488,7 @@ fn help_names_every_flag() {
 fn a_closed_stdout_is_no_panic() {
     let place = Place::new("closed");
     for arguments in ["list presets", "sample --model mixture --steps 3 --json", "inspect a.json"] {
-        place.works("convert preset:cifar10-nfe3 a.json");
+        place.works("convert preset:cifar10-nfe3 a.json --overwrite");
         let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let ended = Ended::of(arguments, child.wait_with_output().unwrap());

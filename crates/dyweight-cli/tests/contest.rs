@@ -89,6 +89,22 @@ fn what_cannot_be_compared_is_refused_before_anything_is_made() {
     );
 }
 
+/// Of a solver that is there twice the second would pass for another training, and narrow nothing but the error bar.
+#[test]
+fn each_solver_takes_part_once() {
+    let place = Place::new("twice");
+    for folder in ["a", "b"] {
+        std::fs::create_dir(place.path(folder)).unwrap();
+    }
+    place.works("convert preset:cifar10-nfe3 a/s.json");
+    place.works("convert preset:ffhq-nfe3 b/s.json");
+    for who in ["--solvers ipndm,ipndm", "--weights a/s.json,a/s.json", "--weights a/s.json,b/s.json"] {
+        let compare = format!("compare --model mixture --nfe 3,3 --seeds 0-3 {who} --out out");
+        place.refuses(&compare, &["takes part twice at 3 calls", "hint: name each solver once"]);
+    }
+    assert!(!place.path("out").exists());
+}
+
 #[test]
 fn a_comparison_in_which_all_diverge_fails_and_says_the_same_however_it_is_cut() {
     let far = "compare --model mixture --nfe 3 --seeds 0-40 --sigma-min 1e299 --sigma-max 1e300 --no-times";

@@ -56,6 +56,14 @@ fn training_ends_with_what_it_wrote_and_the_next_command_which_works() {
     assert!(ended.stderr.contains("iPNDM"), "{ended:?}");
     let gain = " the teacher than ";
     assert!(ended.stderr.contains(gain) && ended.stderr.contains("the best of 11 handcrafted solvers"), "{ended:?}");
+    // The distance it tells is that of what it wrote, also where that was searched for.
+    for method in ["dyweight", "gits"] {
+        let train = format!("train --model mixture --nfe 5 --method {method} --validation 64 --threads 1 --json");
+        let more = if method == "gits" { "--samples 16" } else { "--iters 4 --batch 4" };
+        let told = place.works(&format!("{train} {more} --out {method}.json")).json();
+        let (distance, loss) = (told["distance"].as_f64().unwrap(), told["validation_loss"].as_f64().unwrap());
+        assert!((distance * distance / loss - 1.0).abs() < 1e-9, "{method}: {told}");
+    }
     let next = ended.stderr.lines().find_map(|line| line.strip_prefix("next: dyweight ")).unwrap_or_default();
     assert!(place.works(next).stdout.starts_with("samples/"), "{next}");
 }
@@ -215,10 +223,10 @@ fn a_dry_run_says_what_it_would_take_and_does_nothing() {
     let place = Place::new("dry");
     for (command, calls, writes) in [
         ("sample --model fashion --nfe 5 --seeds 0-15", 80, "samples"),
-        // 6 iterations of 4 pairs and 4 validation pairs under a teacher of 35 calls; 3 calls each in 8 validations, and once more for gradients.
+        // 6 iterations of 4 pairs and 4 validation pairs, in whole chunks of 16, under a teacher of 35 calls; 3 calls each in 8 validations, and once more for gradients.
         (
             "train --model mixture --nfe 3 --iters 6 --batch 4 --validation 4 --out s.json",
-            35 * 28 + 3 * 4 * 8 + 72,
+            35 * (32 + 16) + 3 * 4 * 8 + 72,
             "s.json",
         ),
         (
@@ -240,6 +248,26 @@ fn a_dry_run_says_what_it_would_take_and_does_nothing() {
         ["would make 16 samples", "calls   80", "time    about", "writes  samples"].iter().all(|t| said.contains(t)),
         "{said}"
     );
+}
+
+#[test]
+fn a_study_validates_as_often_as_it_is_told() {
+    let place = Place::new("validate-every");
+    let calls = |more: &str| {
+        let study = "study order --quick --model mixture --nfe 3 --iters 80 --dry-run --json";
+        place.works(&format!("{study} {more}")).json()["calls"].as_u64().unwrap()
+    };
+    assert!(calls("--validate-every 12") < calls("") && calls("") < calls("--validate-every 1"));
+}
+
+/// Expected time stands beside each command of the README, or beside those before and after it.
+#[test]
+fn commands_of_the_readme_say_how_long_they_take() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let blocks = readme.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    for command in blocks.flat_map(|block| block.split("\ndyweight ")) {
+        assert!(command.contains("# "), "no time is said for {command}");
+    }
 }
 
 #[test]
@@ -308,6 +336,10 @@ fn the_first_validation_can_be_interrupted() {
     let said = interrupted(&place, train, "validating the start");
     assert!(said.contains("stopped; continue with: dyweight train --config s.config.toml --resume"), "{said}");
     assert!(!place.path("s.json").exists());
+    let search = "train --method gits --model mixture --nfe 5 --samples 2000000 --threads 1 --out g.json";
+    let said = interrupted(&place, search, "searching");
+    assert!(said.contains("stopped; continue with: dyweight train --config g.config.toml --resume"), "{said}");
+    assert!(!place.path("g.json").exists());
     let study = "study order --model mixture --nfe 3 --validation 20000000 --threads 1 --out study";
     let said = interrupted(&place, study, "training ");
     assert!(said.contains("stopped; the same command goes on from here"), "{said}");
@@ -369,6 +401,12 @@ fn trainings_have_a_spread_of_their_own() {
     let shown = place.works(compare).stdout;
     let row = shown.lines().find(|line| line.starts_with("DyWeight")).unwrap_or_else(|| panic!("{shown}"));
     assert_eq!(row.matches('±').count(), 2, "over samples and over trainings: {row}");
+    // What is too wide for 80 columns goes on in a second table.
+    let wide =
+        compare.replace("--nfe 3", "--nfe 3,5,7").replace("--iters 30", "--iters 2").replace("--out out", "--out w");
+    let shown = place.works(&wide).stdout;
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    assert_eq!(shown.lines().filter(|line| line.starts_with("DyWeight")).count(), 2, "{shown}");
     let text = |name: &str| String::from_utf8(bytes(&place.path(name))).unwrap();
     assert!(
         text("out/teacher-distance.csv").lines().next().unwrap().contains("3 calls training error,3 calls trainings")
@@ -378,7 +416,7 @@ fn trainings_have_a_spread_of_their_own() {
         assert!(place.path("out/solvers").join(solver).exists(), "{solver}");
     }
     place.refuses("study order --model mixture --seed 1 --train-seeds 0-2 --out other", &["--train-seeds"]);
-    place.refuses("compare --model mixture --solvers ipndm --train-seeds 2-0 --out other", &["2-0"]);
+    place.refuses("compare --model mixture --solvers ipndm --train-seeds 2-0 --out other", &["train-seeds = 2-0"]);
 }
 
 #[test]
@@ -409,6 +447,10 @@ fn a_report_has_everything_beside_it_that_it_links() {
     for told in ["Machine", "Threads", "Training time", "\\begin{tabular}", "10 iterations of 64 pairs"] {
         assert!(page.contains(told) && words.contains(told.trim_start_matches('\\')), "{told}");
     }
+    // Nobody makes four calls here, nor three and a half.
+    let chart = text("out/teacher-distance.svg");
+    let ticks = |label: &str| chart.contains(&format!(">{label}<"));
+    assert!(ticks("3") && ticks("5") && !ticks("4") && !ticks("3.5"), "{chart}");
     // Nothing of it depends on the clock if one says so.
     place.works("compare --model mixture --solvers euler,ipndm --nfe 3,5 --train-seeds 0 --iters 10 --seeds 0-31 --out out --render-only --no-times");
     assert!(!text("out/report.html").contains("Training time"));

@@ -201,3 +201,15 @@ fn threads_that_would_get_in_each_others_way_are_not_started() {
     let ended = Ended::of("", command.env("RAYON_NUM_THREADS", "1000000").output().unwrap());
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
+
+#[test]
+fn negative_numbers_are_values_of_the_option_before_them() {
+    let place = Place::new("negative");
+    for option in ["nfe", "batch", "threads", "seeds", "order"] {
+        place.refuses(
+            &format!("sample --model mixture --nfe 3 --{option} -1").replacen("--nfe 3 --nfe", "--nfe", 1),
+            &[option, "-1"],
+        );
+    }
+    place.refuses("sample --model mixture --nfe 3 --rho -7", &["rho = -7: must lie between"]);
+}

@@ -174,3 +174,22 @@ fn foreign_files_in_an_output_directory_are_neither_taken_nor_removed() {
     place.works("sample --model fashion --nfe 3 --seeds 0-1 --outdir mixed");
     assert_eq!(bytes(&place.path("mixed/notes.txt")), b"mine");
 }
+
+/// A solver may have taken hours to learn.
+#[test]
+fn a_solver_is_replaced_by_nothing_but_a_solver_that_was_asked_for() {
+    let place = furnished("solver");
+    let kept = bytes(&place.path("solver"));
+    for (command, says) in [
+        ("convert preset:cifar10-nfe5 solver", "solver is there already|hint: choose another output, or --overwrite"),
+        ("sample --model mixture --nfe 3 --trajectory solver", "--trajectory solver is a solver file|hint: choose"),
+        ("probe --model mixture --input input --out solver", "--out solver is a solver file|hint: choose"),
+        ("metric teacher samples samples --out solver", "solver is a solver file|hint: choose"),
+        ("train --model mixture --nfe 3 --iters 2 --out new --trace solver", "--trace solver is a solver file|hint:"),
+    ] {
+        place.refuses(command, &says.split('|').collect::<Vec<_>>());
+        assert_eq!(bytes(&place.path("solver")), kept, "{command}");
+    }
+    place.works("convert preset:cifar10-nfe5 solver --overwrite");
+    assert_ne!(bytes(&place.path("solver")), kept);
+}

@@ -67,8 +67,11 @@ pub struct PaperArgs {
     #[arg(long, value_name = "NAME", help_heading = "Training")]
     loss: Option<String>,
     /// Validation pairs
-    #[arg(long, help_heading = "Training")]
+    #[arg(long, help_heading = "Training", value_name = "N")]
     validation: Option<usize>,
+    /// Iterations between validations [a fortieth of the run; 8 with --quick]
+    #[arg(long, help_heading = "Training", value_name = "N")]
+    validate_every: Option<usize>,
     /// Seed of the training pairs [0]
     #[arg(long, help_heading = "Training", conflicts_with = "train_seeds")]
     seed: Option<u64>,
@@ -178,6 +181,7 @@ impl PaperArgs {
         if let Some(iterations) = self.iters {
             train.validate_every = train.validate_every.map(|every| every.min((iterations / 4).max(1)));
         }
+        train.validate_every = self.validate_every.or(train.validate_every);
         Ok(setup)
     }
 }

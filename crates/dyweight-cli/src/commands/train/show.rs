@@ -24,7 +24,7 @@ impl TrainShow {
     pub fn new(state: Option<PathBuf>, plan: &TrainPlan, calls: &str) -> Self {
         let (what, iterations) = (format!("training {calls} calls"), plan.recipe.iterations());
         let (mut progress, started) = (ui::Progress::new(&what, iterations), Instant::now());
-        progress.note("· validating the start");
+        progress.note(if iterations == 0 { "· searching" } else { "· validating the start" });
         Self { progress, validation: f64::NAN, first: None, iterations, state, started, estimated: false }
     }
 
