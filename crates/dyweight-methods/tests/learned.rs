@@ -169,7 +169,7 @@ fn every_number_of_every_method_has_its_derivative() {
         }
         let weights = Weights::new(Initial::Ab.rows(STEPS, 3), vec![1.0; STEPS - usize::from(afs)]);
         // On a number of steps between those it was trained on.
-        let any = AnyBudget::start(3, vec![3, 7, 5], (2, 2));
+        let any = AnyBudget::start(3, vec![3, 7, 5], 2);
         check("any", &any, &moved(&any, 0.02), flow, afs);
         check("dyweight", &weights, &moved(&weights, 0.05), flow, afs);
         let own = own_weights(&weights);

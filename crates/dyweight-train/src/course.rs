@@ -334,6 +334,9 @@ impl Prepared {
             "iterations": run.iteration, "pairs_per_iteration": recipe.pairs,
             "lr": self.plan.resolved.lr, "seed": spec.seed.unwrap_or(0),
         });
+        if let Some(distinct) = recipe.distinct {
+            facts["pairs"] = json!(distinct);
+        }
         if !self.plan.also.is_empty() {
             let calls: BTreeSet<usize> = run.frames().map(|frame| frame.nfe).collect();
             facts["budgets"] = json!(calls);

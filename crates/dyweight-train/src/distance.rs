@@ -3,7 +3,7 @@
 use crate::course::{Pairing, Prepared, Trained};
 use crate::learnable::coeffs;
 use crate::targets::{in_parts, unit};
-use dyweight_core::error::Result;
+use dyweight_core::error::{Error, Result};
 use dyweight_core::learned::Frame;
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::tensor::squared_distance;
@@ -16,7 +16,10 @@ impl Prepared {
         let part = |range: Range<usize>| {
             let noise = targets.pairs().latents(range.clone())?;
             let denoiser = model.denoiser(&targets.pairs().condition(range.clone()))?;
-            let outcome = sample(&*denoiser, plan, &noise, &mut |_| ControlFlow::Continue(()))?;
+            let outcome = sample(&*denoiser, plan, &noise, &mut |_| match targets.is_stopped() {
+                true => ControlFlow::Break(Error::Cancelled),
+                false => ControlFlow::Continue(()),
+            })?;
             let states = targets.of(range)?;
             let (made, wanted) = (&outcome.samples, &states[states.len() - 1]);
             let error = |i: usize| squared_distance(made.sample(i), 1.0, wanted.sample(i)) / made.sample_len() as f64;

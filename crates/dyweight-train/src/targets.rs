@@ -98,7 +98,8 @@ impl Targets {
         self
     }
 
-    fn is_stopped(&self) -> bool {
+    /// True once whoever waits has asked to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
         self.comm.size() == 1 && self.stop.as_ref().is_some_and(|stop| stop())
     }
 

@@ -51,7 +51,7 @@ impl Prepared {
         let validations = recipe.validate_every.map_or(0, |every| 2 + recipe.iterations().div_ceil(every));
         let validating = if validations > 0 { recipe.validation_pairs } else { 0 };
         let again = if self.plan.student.memory == Memory::Recompute { nfe * pairs } else { 0 };
-        let mut teaching = self.calls_of_the_teacher()? * (pairs + validating);
+        let mut teaching = self.calls_of_the_teacher()? * (recipe.pairs_needed() + validating);
         if let Some(name) = self.teachers_name()? {
             let made = taught.entry(name).or_default();
             (*made, teaching) = ((*made).max(teaching), teaching.saturating_sub(*made));

@@ -24,16 +24,10 @@ pub struct AnyBudgetOptions {
         arg(long, value_name = "N", help_heading = "Solver", help = "Degree of any's polynomials in the step [3]")
     )]
     pub step_degree: Option<usize>,
-    /// Degree of any's polynomials in the budget.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "N", help_heading = "Solver", help = "Degree of any's polynomials in the budget [3]")
-    )]
-    pub budget_degree: Option<usize>,
 }
 
-/// The usual degrees in step and budget.
-const DEGREES: (usize, usize) = (3, 3);
+/// The usual degree in the step.
+const DEGREE: usize = 3;
 
 /// The method.
 pub(super) struct AnyBudgetMethod;
@@ -44,7 +38,7 @@ impl Method for AnyBudgetMethod {
     }
 
     fn options(&self) -> &'static [&'static str] {
-        &["afs", "order", "step-degree", "budget-degree"]
+        &["afs", "order", "step-degree"]
     }
 
     fn usual_afs(&self, prediction: Prediction) -> bool {
@@ -70,15 +64,17 @@ impl Method for AnyBudgetMethod {
 
     fn start_of_all(&self, spec: &TrainSpec, frame: &Frame, also: &[Frame]) -> Result<Start> {
         let steps = also.iter().chain([frame]).map(|f| f.grid.steps()).collect();
-        let degrees = (spec.any.step_degree.unwrap_or(DEGREES.0), spec.any.budget_degree.unwrap_or(DEGREES.1));
-        check("step-degree", degrees.0)?;
-        check("budget-degree", degrees.1)?;
+        let degree = spec.any.step_degree.unwrap_or(DEGREE);
+        if degree > MOST {
+            let expected = format!("must be at most {MOST}");
+            return Err(Error::BadValue { name: "step-degree", value: degree.to_string(), expected });
+        }
         let window = spec.order.unwrap_or(3);
         if window == 0 || window > MOST {
             let expected = format!("any's window has 1 to {MOST} slopes");
             return Err(Error::BadValue { name: "order", value: window.to_string(), expected });
         }
-        let fresh = AnyBudget::start(window, steps, degrees);
+        let fresh = AnyBudget::start(window, steps, degree);
         let body = match spec.init.as_deref() {
             None | Some("ab" | "ipndm") => fresh,
             Some(source) => given(source, spec, fresh)?,
@@ -96,33 +92,26 @@ impl Method for AnyBudgetMethod {
 /// Largest degree and window.
 const MOST: usize = 15;
 
-fn check(name: &'static str, degree: usize) -> Result<()> {
-    if degree <= MOST {
-        return Ok(());
-    }
-    Err(Error::BadValue { name, value: degree.to_string(), expected: format!("must be at most {MOST}") })
-}
-
-/// The numbers of a file over the same range. What the options leave open the file decides.
+/// The numbers of a file of the same budgets. What the options leave open the file decides.
 fn given(source: &str, spec: &TrainSpec, fresh: AnyBudget) -> Result<AnyBudget> {
     let body = match Learned::open(source)?.body {
         Body::Any(body) => body,
         other => return Err(other_method(source, other.method(), "any")),
     };
-    if body.range() != fresh.range() {
-        let ((least, most), (from, to)) = (body.range(), fresh.range());
+    if body.trained != fresh.trained {
+        let list = |steps: &[usize]| steps.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
         return Err(Error::Conflict {
-            problem: format!("{source} serves {least} to {most} steps, and {from} to {to} are to be trained"),
-            hint: "begin and end --nfe as the file's training did, or leave --init out".into(),
+            problem: format!("{source} was trained on {} steps, not {}", list(&body.trained), list(&fresh.trained)),
+            hint: "give --nfe as the file's training did, or leave --init out".into(),
         });
     }
-    let shape = |any: &AnyBudget| (any.order, any.time_scale.len(), any.time_scale[0].len());
+    let shape = |any: &AnyBudget| (any.order, any.time_scale.len());
     let said = spec.order.is_some() || spec.any != AnyBudgetOptions::default();
     if said && shape(&body) != shape(&fresh) {
         return Err(Error::Conflict {
-            problem: format!("{source} has another window or other degrees"),
-            hint: "leave --order, --step-degree and --budget-degree out: they are the file's".into(),
+            problem: format!("{source} has another window or degree"),
+            hint: "leave --order and --step-degree out: they are the file's".into(),
         });
     }
-    Ok(AnyBudget { trained: fresh.trained, ..body })
+    Ok(body)
 }

@@ -79,7 +79,6 @@ impl Method for Ld3Method {
             "window",
             "lr2",
             "relax",
-            "pairs",
             "noise-step",
             "noise-radius",
         ]
@@ -89,7 +88,7 @@ impl Method for Ld3Method {
         if spec.relax.relax.unwrap_or(true) {
             let batch = spec.batch.unwrap_or(BATCH);
             spec.batch = Some(batch);
-            let pairs = spec.relax.pairs.unwrap_or(PAIRS);
+            let pairs = spec.pairs.unwrap_or(PAIRS);
             spec.iters = spec.iters.or(Some(ROUNDS * pairs.div_ceil(batch.max(1))));
             spec.validation = spec.validation.or(Some(PAIRS));
         }

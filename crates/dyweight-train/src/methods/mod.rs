@@ -51,8 +51,20 @@ const METHODS: &[&dyn Method] = &[
 ];
 
 /// Options of descent, which a method without gradients does not have.
-const DESCENT: &[&str] =
-    &["init", "loss", "iters", "batch", "accumulate", "lr", "warm-up", "rate", "optimiser", "weight-decay", "clip"];
+const DESCENT: &[&str] = &[
+    "init",
+    "loss",
+    "iters",
+    "batch",
+    "accumulate",
+    "pairs",
+    "lr",
+    "warm-up",
+    "rate",
+    "optimiser",
+    "weight-decay",
+    "clip",
+];
 
 /// A method that is learned.
 pub(crate) trait Method: Sync {

@@ -42,22 +42,12 @@ impl Method for S4sMethod {
                 "supervision",
                 "substeps",
                 "relax",
-                "pairs",
                 "noise-step",
                 "noise-radius",
             ],
-            true => &[
-                "afs",
-                "order",
-                "base",
-                "lower-order-final",
-                "mode",
-                "lr2",
-                "relax",
-                "pairs",
-                "noise-step",
-                "noise-radius",
-            ],
+            true => {
+                &["afs", "order", "base", "lower-order-final", "mode", "lr2", "relax", "noise-step", "noise-radius"]
+            }
         }
     }
 

@@ -180,6 +180,16 @@ pub struct TrainSpec {
         arg(long, help_heading = "Optimisation", help = "Accumulation rounds per iteration [1]")
     )]
     pub accumulate: Option<usize>,
+    /// Training pairs, visited again and again.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            help_heading = "Optimisation",
+            help = "Training pairs, visited again and again [every pair once; 50 for a relaxed objective]"
+        )
+    )]
+    pub pairs: Option<usize>,
     /// Samples per network call; changes memory, not results.
     #[cfg_attr(
         feature = "clap",

@@ -60,6 +60,9 @@ pub struct PaperArgs {
     /// Pairs per training iteration [16; 64 for a closed form]
     #[arg(long, help_heading = "Training", value_name = "N")]
     train_batch: Option<usize>,
+    /// Training pairs, visited again and again [every pair once]
+    #[arg(long, help_heading = "Training")]
+    pairs: Option<usize>,
     /// Learning rate [by budget]
     #[arg(long, help_heading = "Training")]
     lr: Option<f64>,
@@ -168,6 +171,7 @@ impl PaperArgs {
         let train = &mut setup.train;
         train.iters = self.iters.or(train.iters);
         train.batch = self.train_batch.or(train.batch);
+        train.pairs = self.pairs.or(train.pairs);
         train.lr = self.lr.or(train.lr);
         train.loss = self.loss.clone().or(train.loss.take());
         if train.loss.as_deref() == Some("clip") {

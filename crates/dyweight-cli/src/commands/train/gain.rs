@@ -2,9 +2,9 @@
 
 use super::job::Job;
 use crate::ui;
-use dyweight::Result;
 use dyweight::study::contest::{Rival, best_handcrafted};
-use dyweight::train::{Pairing, Trained};
+use dyweight::train::{Frame, Pairing, Trained};
+use dyweight::{Error, Result};
 
 /// Ours and theirs.
 pub struct Gain {
@@ -17,22 +17,36 @@ pub struct Gain {
 }
 
 impl Job<'_> {
-    /// One for each budget; none for a plain run, which has no validation pairs, and where no handcrafted solver makes as many calls.
+    /// One for each budget; none for a plain run, which has no validation pairs, and where no handcrafted solver makes as many calls. The solver is
+    /// on disk: whoever does not want to wait loses nothing.
     pub fn gains(&self, pairing: &Pairing, trained: &Trained) -> Result<Vec<Gain>> {
         let mut gains = Vec::new();
         if trained.run.guard.is_none() {
             return Ok(gains);
         }
-        let frames = self.prepared.frames();
-        let mut progress = ui::Progress::new("comparing with handcrafted solvers", frames.len());
-        for frame in frames {
-            let distance = self.prepared.distance_of(pairing, trained, frame)?;
-            let rival = best_handcrafted(&self.prepared, pairing, frame)?;
-            gains.extend(rival.map(|rival| Gain { nfe: frame.nfe, distance, rival }));
-            progress.add(1, "");
+        for frame in self.prepared.frames() {
+            match self.gain(pairing, trained, frame) {
+                Err(Error::Cancelled) => {
+                    ui::say("the comparison with handcrafted solvers was left out");
+                    break;
+                }
+                gain => gains.extend(gain?),
+            }
         }
-        progress.finish();
         Ok(gains)
+    }
+
+    fn gain(&self, pairing: &Pairing, trained: &Trained, frame: &Frame) -> Result<Option<Gain>> {
+        let distance = self.prepared.distance_of(pairing, trained, frame)?;
+        let mut progress = None;
+        let rival = best_handcrafted(&self.prepared, pairing, frame, &mut |all| match &mut progress {
+            None => progress = Some(ui::Progress::new("comparing with handcrafted solvers", all)),
+            Some(progress) => progress.add(1, ""),
+        })?;
+        if let Some(progress) = progress {
+            progress.finish();
+        }
+        Ok(rival.map(|rival| Gain { nfe: frame.nfe, distance, rival }))
     }
 }
 
