@@ -14,10 +14,11 @@
 //! variable. The first two steps have fewer slopes than the others and the last two end at the data: they are unlike the rest and have
 //! offsets of their own. Numbers that are 0 give iPNDM at every budget. The method is ours.
 
+use crate::Weights;
+use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
-use dyweight_core::solver::{DyWeight, Initial, Weights};
+use dyweight_core::solver::{DyWeight, Initial};
 use serde::{Deserialize, Serialize};
 
 /// A coefficient as a function of step and budget: a row for each φ, a column for each ψ.

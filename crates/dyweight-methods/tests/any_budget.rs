@@ -1,15 +1,15 @@
 //! One file for a range of budgets: what it is at its start, what it gives at each budget, and what is refused.
 
 use dyweight_core::denoiser::Prediction;
-use dyweight_core::learned::{Frame, LearnedSolver};
 use dyweight_core::noise::Stream;
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::schedule::Schedule;
 use dyweight_core::solver::{Initial, Ipndm};
-use dyweight_core::spec::Budget;
 use dyweight_core::{Result, Tensor, mixture::Mixture};
 use dyweight_methods::AnyBudget;
+use dyweight_methods::learned::{Frame, LearnedSolver};
 use dyweight_methods::solver_file::{Body, SolverFile};
+use dyweight_methods::spec::Budget;
 use std::ops::ControlFlow;
 
 fn frame(steps: usize, calls: usize) -> Frame {
@@ -78,7 +78,7 @@ fn every_budget_of_the_range_is_a_solver_of_its_own() -> Result<()> {
         assert_eq!(SolverFile::parse(&one.to_bytes()).unwrap(), one);
         // The body built on that grid and the weights that were picked are one solver.
         let (picked, whole) = (one.build()?, file.body.learned().fixed(&frame(nfe + 1, 1))?);
-        let plan = |built: &dyweight_core::learned::Built| -> Vec<f64> {
+        let plan = |built: &dyweight_methods::learned::Built| -> Vec<f64> {
             ends(&Plan { solver: &*built.solver, times: built.times.clone(), afs: true, denoise_to_zero: false })
         };
         assert_eq!(plan(&picked), plan(&whole));

@@ -2,22 +2,21 @@
 
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback};
-use dyweight_core::learned::{Built, Frame, LearnedSolver};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Stream;
 use dyweight_core::sample::{Plan, integrate, probe};
 use dyweight_core::schedule::Schedule;
-use dyweight_core::solver::span::SampleNet;
-use dyweight_core::solver::{
-    Base, Dpm2, DpmPp, Form, Initial, Ipndm, LowerOrderFinal, Predict, Solver, UniPc, Weights,
-};
+use dyweight_core::solver::{Dpm2, DpmPp, Form, Initial, Ipndm, LowerOrderFinal, Predict, Solver, UniPc};
 use dyweight_core::tensor::dot;
 use dyweight_core::trail::{Cotangent, Memory, Trail};
 use dyweight_core::{Result, Tensor};
+use dyweight_methods::learned::{Built, Frame, LearnedSolver};
 use dyweight_methods::solver_file::{Body, SolverFile};
+use dyweight_methods::span::SampleNet;
 use dyweight_methods::{
     Amed, AmedPlugin, AnyBudget, Deltas, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, Predictor, S4s, TimeMode,
 };
+use dyweight_methods::{Base, Weights};
 use std::ops::ControlFlow;
 
 const STEPS: usize = 4;

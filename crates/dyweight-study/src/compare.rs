@@ -4,7 +4,7 @@ use super::contest::{Contestant, Entry, Measure, Repeat, Style, Subject, Term, V
 use crate::metrics::Estimate;
 use crate::report::html::Page;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::spec::ScheduleSpec;
+use dyweight_methods::spec::ScheduleSpec;
 use dyweight_train::TrainSpec;
 use std::path::Path;
 

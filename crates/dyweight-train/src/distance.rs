@@ -4,9 +4,9 @@ use crate::course::{Pairing, Prepared, Trained};
 use crate::learnable::coeffs;
 use crate::targets::{in_parts, unit};
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::Frame;
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::tensor::squared_distance;
+use dyweight_methods::learned::Frame;
 use std::ops::{ControlFlow, Range};
 
 impl Prepared {

@@ -6,8 +6,8 @@
 use crate::methods::gits::Ground;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::Result;
-use dyweight_core::learned::{Block, Built, Frame};
-use dyweight_core::solver::Base;
+use dyweight_methods::Base;
+use dyweight_methods::learned::{Block, Built, Frame};
 use dyweight_methods::solver_file::{Body, SolverFile};
 use std::sync::Arc;
 

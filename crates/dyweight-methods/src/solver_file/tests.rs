@@ -1,8 +1,8 @@
 //! Solver files: what is written is read, what is wrong is named.
 
 use super::*;
-use dyweight_core::solver::Weights;
-use dyweight_core::solver::span::{Bands, Operator, SampleNet, Span, StateWeights};
+use crate::Weights;
+use crate::span::{Bands, Operator, SampleNet, Span, StateWeights};
 
 fn frame(steps: usize) -> Frame {
     let (schedule, range) = (Schedule::Karras { rho: 7.0 }, (0.002, 80.0));
@@ -38,7 +38,7 @@ fn wrong_files_say_what_is_wrong() {
     let text = String::from_utf8(example().to_bytes()).unwrap();
     for (from, to, says) in [
         ("dyweight-solver", "other", "format"),
-        ("\"version\": 2", "\"version\": 3", "version"),
+        ("\"version\": 2", "\"version\": 4", "version"),
         ("\"steps\": 2", "\"steps\": 3", "rows"),
         ("\"method\": \"dyweight\"", "\"method\": \"x\"", "method"),
         ("\"kind\":\"karras\"", "\"kind\":\"cubic\"", "cubic"),

@@ -13,7 +13,7 @@ use crate::metrics::Estimate;
 use crate::report::html::{Cell, Column, Page, Table, Verdict};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::Result;
-use dyweight_core::spec::{Budget, ScheduleSpec};
+use dyweight_methods::spec::{Budget, ScheduleSpec};
 use dyweight_train::{Loss, SpanSpec, TrainSpec};
 
 pub const STUDY: Study = Study {

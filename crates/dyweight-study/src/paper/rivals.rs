@@ -8,7 +8,7 @@ use super::{Finding, PLAIN, Study, lineup};
 use crate::contest::{Contestant, Entry, Measure, View};
 use crate::report::html::{Cell, Column, Page, Table};
 use dyweight_core::error::Result;
-use dyweight_core::spec::{Budget, ScheduleSpec};
+use dyweight_methods::spec::{Budget, ScheduleSpec};
 use dyweight_train::{CountParallel, Loss, TrainSpec};
 
 pub const STUDY: Study = Study {

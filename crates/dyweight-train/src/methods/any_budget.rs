@@ -7,9 +7,9 @@ use crate::recipe::Phase;
 use crate::spec::TrainSpec;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::Frame;
 use dyweight_core::solver::{Ipndm, Solver};
 use dyweight_methods::AnyBudget;
+use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::Body;
 use serde::{Deserialize, Serialize};
 
@@ -18,11 +18,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct AnyBudgetOptions {
-    /// Degree of any's polynomials in the step.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "N", help_heading = "Solver", help = "Degree of any's polynomials in the step [3]")
-    )]
+    /// Degree of any's polynomials in the step [3].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Solver"))]
     pub step_degree: Option<usize>,
 }
 

@@ -19,16 +19,17 @@ use crate::targets::in_parts;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::{Block, Built, Frame};
 use dyweight_core::sample::{Plan, count_calls, sample};
 use dyweight_core::schedule::{Grid, Schedule};
-use dyweight_core::solver::{Base, Solver};
-use dyweight_core::spec::SolverSpec;
-use dyweight_core::spec::budget::check_steps;
+use dyweight_core::solver::Solver;
 use dyweight_core::tensor::{Tensor, dot};
 use dyweight_core::trail::{Query, Trail};
 use dyweight_files::TensorFile;
+use dyweight_methods::Base;
+use dyweight_methods::learned::{Block, Built, Frame};
 use dyweight_methods::solver_file::{Body, SolverFile};
+use dyweight_methods::spec::SolverSpec;
+use dyweight_methods::spec::budget::check_steps;
 use dyweight_methods::{Cost, Gits, shortest};
 use serde::{Deserialize, Serialize};
 use std::ops::{ControlFlow, Range};
@@ -39,24 +40,14 @@ use std::sync::{Arc, Mutex};
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct GitsOptions {
-    /// How jumps are compared with the teacher.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "dev|l1|l2", value_parser = crate::spec::one_of::<Cost>(&["dev", "l1", "l2"]), help_heading = "Teacher", help = "How gits compares Euler's jumps with the teacher [dev]"))]
+    /// How gits compares Euler's jumps with the teacher [dev].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "dev|l1|l2", value_parser = crate::spec::one_of::<Cost>(&["dev", "l1", "l2"]), help_heading = "Teacher"))]
     pub cost: Option<Cost>,
-    /// Weight of later jumps.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Teacher",
-            help = "How much gits weighs each later jump against the one before [1.15]"
-        )
-    )]
+    /// How much gits weighs each later jump against the one before [1.15].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub factor: Option<f64>,
-    /// Samples the costs are measured on.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Teacher", help = "Samples on which gits measures costs [256]")
-    )]
+    /// Samples on which gits measures costs [256].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub samples: Option<usize>,
 }
 
@@ -392,7 +383,7 @@ impl Learnable for Found {
     }
 
     fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built> {
-        dyweight_core::learned::LearnedSolver::build(&self.body, numbers, frame)
+        dyweight_methods::learned::LearnedSolver::build(&self.body, numbers, frame)
     }
 
     fn export(&self, _: &[f64], frame: &Frame) -> Result<SolverFile> {

@@ -1,6 +1,6 @@
 //! The methods that can be learned, a file each: options of their own, where they start, and the recipe of their authors.
 //!
-//! A method is a [`LearnedSolver`](dyweight_core::learned::LearnedSolver) in `dyweight-methods` (DyWeight: in `dyweight-core`) and a `Method` here; the trainer is the same for all.
+//! A method is a [`LearnedSolver`](dyweight_methods::learned::LearnedSolver) in `dyweight-methods` (DyWeight: in `dyweight-core`) and a `Method` here; the trainer is the same for all.
 
 mod amed;
 pub mod any_budget;
@@ -28,10 +28,10 @@ use crate::stepwise::Stepwise;
 use crate::targets::Supervision;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::Frame;
 use dyweight_core::solver::Solver;
-use dyweight_core::spec::ScheduleSpec;
+use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::{Body, LEARNED};
+use dyweight_methods::spec::ScheduleSpec;
 use std::sync::Arc;
 
 /// All of them.

@@ -10,24 +10,14 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct RelaxOptions {
-    /// The noise of each pair is a variable inside a small ball.
-    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Optimisation", help = "The noise of each pair is a variable inside a small ball [true for ld3, false for s4s]"))]
+    /// The noise of each pair is a variable inside a small ball [true for ld3, false for s4s].
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Optimisation"))]
     pub relax: Option<bool>,
-    /// Step of the noise.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Optimisation", help = "Step of the noise [12 by the number of steps]")
-    )]
+    /// Step of the noise [12 by the number of steps].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub noise_step: Option<f64>,
-    /// Radius of the ball.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Optimisation",
-            help = "Radius in which the noise of a pair stays [0.001 times a sample's numbers by the steps squared]"
-        )
-    )]
+    /// Radius in which the noise of a pair stays [0.001 times a sample's numbers by the steps squared].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub noise_radius: Option<f64>,
 }
 

@@ -8,11 +8,11 @@ use crate::{Loss, Noise, Pairs, Prompts, Student, Supervision};
 use dyweight_core::denoiser::{Condition, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
-use dyweight_core::learned::Frame;
-use dyweight_core::spec::budget::Setting;
-use dyweight_core::spec::{Budget, ScheduleSpec};
 use dyweight_core::tensor::Tensor;
 use dyweight_files::TensorFile;
+use dyweight_methods::learned::Frame;
+use dyweight_methods::spec::budget::Setting;
+use dyweight_methods::spec::{Budget, ScheduleSpec};
 use std::sync::Arc;
 
 /// Everything about a run but the model and the budget's targets.

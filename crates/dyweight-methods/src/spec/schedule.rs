@@ -1,8 +1,8 @@
 //! A schedule from its name and options.
 
-use crate::denoiser::{Model, Prediction};
-use crate::error::{Error, Result};
-use crate::schedule::{BetaTable, Grid, Schedule, Shift};
+use dyweight_core::denoiser::{Model, Prediction};
+use dyweight_core::error::{Error, Result};
+use dyweight_core::schedule::{BetaTable, Grid, Schedule, Shift};
 
 /// What a user says about the schedule; what is left out follows from the rule and the model.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -7,11 +7,11 @@
 //! The network is the small one that AMED has, the same for all steps; its last layer is 0 before training. T moves by the sample's own weights. An
 //! analytical first step has a feature of zeros.
 
-use crate::coeff::Coeff;
-use crate::error::{Error, Result};
 use crate::learned::{Block, require_len};
-use crate::small_net::{CODE, EMBEDDED, HEAD, Made, Net, WIDTH};
-use crate::trail::Trail;
+use crate::small_net::{self, CODE, EMBEDDED, HEAD, Layer, Layers, WIDTH};
+use dyweight_core::coeff::Coeff;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::trail::Trail;
 use serde::{Deserialize, Serialize};
 
 /// The layers of the network.
@@ -27,19 +27,14 @@ impl SampleNet {
     pub fn start(
         features: usize,
         window: usize,
-        mut uniform: impl FnMut() -> f64,
+        uniform: impl FnMut() -> f64,
         mut normal: impl FnMut() -> f64,
     ) -> Self {
-        let bound = (6.0 / (2 * EMBEDDED) as f64).sqrt();
-        let [time, feature, code, head] = sizes(features, window);
-        let layer = |(outputs, inputs): (usize, usize), draw: &mut dyn FnMut() -> f64| -> Vec<Vec<f64>> {
-            (0..outputs).map(|_| (0..inputs).map(|_| draw()).chain([0.0]).collect()).collect()
-        };
-        let times = layer(time, &mut || bound * (2.0 * uniform() - 1.0));
-        let scale = |inputs: usize| (1.0 / inputs as f64).sqrt();
-        let first = layer(feature, &mut || scale(features) * normal());
-        let second = layer(code, &mut || scale(WIDTH) * normal());
-        Self { layers: vec![times, first, second, layer(head, &mut || 0.0)] }
+        let drawn = Layers::start(features, uniform, &mut normal);
+        let with_bias = |(row, bias): (&Vec<f64>, &f64)| [row.as_slice(), &[*bias]].concat();
+        let layer = |layer: Layer<'_>| layer.weight.iter().zip(layer.bias).map(with_bias).collect();
+        let head = vec![vec![0.0; HEAD + 1]; window];
+        Self { layers: drawn.list().into_iter().map(layer).chain([head]).collect() }
     }
 
     /// The same for rows of another window.
@@ -91,10 +86,8 @@ impl SampleNet<Coeff> {
     /// The row of a step with each sample's own weights, from the feature that was asked for.
     pub(super) fn row(&self, trail: &mut Trail<'_>, row: &[Coeff], between: (f64, f64)) -> Result<Vec<Coeff>> {
         let numbers = self.in_order();
-        let net = Net::new(numbers.iter().map(Coeff::value).collect(), &sizes(self.features(), self.window()), between);
-        let made: Vec<Made> = trail.take_feature()?.iter().map(|feature| net.forward(feature)).collect();
-        let results = (0..self.window()).map(|k| made.iter().map(|m| m.outputs[k]).collect()).collect();
-        let said = Coeff::function(&numbers, results, Box::new(move |adjoints| net.backward(&made, adjoints)));
+        let sizes = sizes(self.features(), self.window());
+        let said = small_net::ask(&numbers, &sizes, &trail.take_feature()?, between);
         Ok(row.iter().zip(said[..row.len()].iter().rev()).map(|(w, own)| w + own).collect())
     }
 

@@ -1,8 +1,8 @@
 //! The handcrafted solver that a learned method is built around.
 
-use super::{DpmPp, Form, LowerOrderFinal, Predict, Solver, UniPc, Variant};
-use crate::error::{Error, Result};
 use crate::spec::SolverSpec;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::solver::{DpmPp, Form, LowerOrderFinal, Predict, Solver, UniPc, Variant};
 use serde::{Deserialize, Serialize};
 
 /// A handcrafted solver, as a learned one's file names it.

@@ -3,7 +3,7 @@
 //! Case and separators do not matter: `DPM++ 2M`, `dpmpp_2m` and `dpmpp-2m` are one name. What is not the same solver is not taken for it:
 //! names of schedules, of solvers that draw noise, and of near relatives are answered with what to say instead.
 
-use crate::error::{Error, Result};
+use dyweight_core::error::{Error, Result};
 
 /// A name, the method it stands for here, and its order if the name has one.
 const SPELLINGS: &[(&str, &str, Option<usize>)] = &[

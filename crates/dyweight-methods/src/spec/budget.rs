@@ -1,12 +1,12 @@
 //! How long a grid is: a number of steps, or the network calls they must cost.
 
-use crate::coeff::Coeff;
-use crate::denoiser::Prediction;
-use crate::error::{Error, Result};
-use crate::sample::{Plan, count_calls};
-use crate::schedule::{Grid, Schedule};
-use crate::solver::{Run, Solver};
-use crate::trail::{Query, Sample, Trail};
+use dyweight_core::coeff::Coeff;
+use dyweight_core::denoiser::Prediction;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::sample::{Plan, count_calls};
+use dyweight_core::schedule::{Grid, Schedule};
+use dyweight_core::solver::{Run, Solver};
+use dyweight_core::trail::{Query, Sample, Trail};
 
 /// The most steps a grid may have.
 const MOST_STEPS: usize = 100_000;
@@ -147,8 +147,8 @@ pub fn check_steps(name: &'static str, steps: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Shift;
     use crate::spec::{METHODS, SolverSpec};
+    use dyweight_core::schedule::Shift;
     use std::time::{Duration, Instant};
 
     /// Every method with its options, on grids that end above and at 0.

@@ -4,12 +4,12 @@
 //! y[o][r][s] = Σ k[o][i][p][q]·x[i][r+p−⌊K/2⌋][s+q−⌊K/2⌋]       zeros outside the picture; per channel: i = o alone
 //! ```
 
-use super::Place;
-use crate::coeff::Coeff;
-use crate::error::{Error, Result};
 use crate::learned::{Block, require_len};
-use crate::tensor::dot;
-use crate::trail::{LinearMap, Sample, Trail};
+use dyweight_core::coeff::Coeff;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::solver::Place;
+use dyweight_core::tensor::dot;
+use dyweight_core::trail::{LinearMap, Sample, Trail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -160,7 +160,7 @@ impl LinearMap for Convolution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::noise::Stream;
+    use dyweight_core::noise::Stream;
 
     #[test]
     fn a_kernel_reads_its_neighbours_and_zeros_outside() {

@@ -5,12 +5,12 @@
 //! v⁰ = −Σ_{b>0} v^b,  Σ_b P_b Σⱼ v^b dⱼ = Cᵀ Σⱼ (v^{band} ⊙ C dⱼ)      every slope is transformed once, every step back once
 //! ```
 
-use super::Place;
 use super::cosine::{Cosine, Matrices};
-use crate::coeff::Coeff;
-use crate::error::{Error, Result};
 use crate::learned::{Block, require_len};
-use crate::trail::{LinearMap, Sample, Trail};
+use dyweight_core::coeff::Coeff;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::solver::Place;
+use dyweight_core::trail::{LinearMap, Sample, Trail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -22,12 +22,12 @@ pub use bands::{Bands, check_edges};
 pub use operator::{Operator, SIZES};
 pub use sample::SampleNet;
 
-use super::Rows;
-use crate::coeff::Coeff;
-use crate::error::{Error, Result};
 use crate::learned::{Block, require_len};
-use crate::trail::{Sample, Trail};
 use bands::BandRun;
+use dyweight_core::coeff::Coeff;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::solver::{Place, Rows, Wider, WiderRun};
+use dyweight_core::trail::{Sample, Trail};
 use serde::{Deserialize, Serialize};
 
 /// What a solver weighs besides slopes; numbers of a file, or coefficients.
@@ -155,56 +155,51 @@ impl Span {
 }
 
 /// Widths of rows.
-pub(super) fn widths<T>(rows: &[Vec<T>]) -> Vec<usize> {
+pub(crate) fn widths<T>(rows: &[Vec<T>]) -> Vec<usize> {
     rows.iter().map(Vec::len).collect()
 }
 
 /// What a run has of its span.
-pub(super) struct SpanRun<'s> {
+struct SpanRun<'s> {
     span: &'s Span<Coeff>,
     /// The state it started from, where noise is weighed.
     start: Option<Sample>,
     bands: Option<BandRun<'s>>,
 }
 
-/// Where a step stands.
-pub(super) struct Place<'p> {
-    /// Its number.
-    pub step: usize,
-    /// The state.
-    pub x: &'p Sample,
-    /// Slopes the row weighs, oldest first.
-    pub window: &'p [Sample],
-    /// T.
-    pub time: &'p Coeff,
-    /// The time of the start.
-    pub first: &'p Coeff,
-    /// How many slopes later steps need.
-    pub kept: usize,
-}
-
-impl<'s> SpanRun<'s> {
-    pub fn new(span: &'s Span<Coeff>) -> Self {
-        Self { span, start: None, bands: span.bands.as_ref().map(BandRun::new) }
+impl Wider for Span<Coeff> {
+    fn parts(&self) -> Vec<String> {
+        self.parts()
     }
 
-    /// Asks for what the row of the next step needs of its call.
-    pub fn before(&self, trail: &mut Trail<'_>) {
+    fn channels(&self) -> Option<usize> {
+        self.operator.as_ref().map(|operator| operator.channels)
+    }
+
+    fn check(&self, widths: &[usize]) -> Result<()> {
+        self.check(widths)
+    }
+
+    fn begin(&self) -> Box<dyn WiderRun + '_> {
+        Box::new(SpanRun { span: self, start: None, bands: self.bands.as_ref().map(BandRun::new) })
+    }
+}
+
+impl WiderRun for SpanRun<'_> {
+    fn before(&self, trail: &mut Trail<'_>) {
         if let Some(sample) = &self.span.sample {
             trail.want_feature(sample.features());
         }
     }
 
-    /// The row of a step between two nominal times, after its call.
-    pub fn row(&self, trail: &mut Trail<'_>, row: &[Coeff], times: &[Coeff]) -> Result<Vec<Coeff>> {
+    fn row(&self, trail: &mut Trail<'_>, row: &[Coeff], times: &[Coeff]) -> Result<Vec<Coeff>> {
         match &self.span.sample {
             Some(sample) => sample.row(trail, row, (times[0].value(), times[1].value())),
             None => Ok(row.to_vec()),
         }
     }
 
-    /// What the update has besides weighted slopes, to be multiplied by the step's length.
-    pub fn terms(&mut self, trail: &mut Trail<'_>, place: &Place<'_>) -> Result<Vec<(Coeff, Sample)>> {
+    fn terms(&mut self, trail: &mut Trail<'_>, place: &Place<'_>) -> Result<Vec<(Coeff, Sample)>> {
         let (span, mut terms) = (self.span, Vec::new());
         let usual = || (place.time * place.time + 1.0).sqrt().recip();
         if let Some(StateWeights { state, noise }) = &span.state {

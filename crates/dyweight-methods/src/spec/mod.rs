@@ -1,7 +1,7 @@
 //! Solvers, schedules, budgets and seeds by the words a user has for them.
 //!
 //! ```
-//! use dyweight_core::spec::{Seeds, SolverSpec};
+//! use dyweight_methods::spec::{Seeds, SolverSpec};
 //! assert_eq!(SolverSpec::named("heun").build(true)?.label(), "heun");
 //! assert_eq!(Seeds::parse("0-2,9")?.iter().collect::<Vec<_>>(), [0, 1, 2, 9]);
 //! assert!(SolverSpec::named("huen").build(true).is_err_and(|e| e.hint().unwrap().contains("heun")));

@@ -1,8 +1,8 @@
 //! A solver from its name and options.
 
 use super::spelling;
-use crate::error::{Error, Result};
-use crate::solver::{
+use dyweight_core::error::{Error, Result};
+use dyweight_core::solver::{
     Deis, DeisMode, Dpm2, DpmPp, Form, Heun, Ipndm, IpndmV, LowerOrderFinal, Predict, Solver, UniPc, Variant,
 };
 
@@ -100,7 +100,7 @@ impl SolverSpec {
 
     /// The solver. `dyweight` is not built here: it needs weights.
     ///
-    /// Data predictions of a model whose data are bounded ([`crate::denoiser::Model::is_bounded`]) are thresholded unless told otherwise, as the
+    /// Data predictions of a model whose data are bounded ([`dyweight_core::denoiser::Model::is_bounded`]) are thresholded unless told otherwise, as the
     /// released solvers do; latents have no such range.
     pub fn build(&self, bounded: bool) -> Result<Box<dyn Solver>> {
         let (method, spelled_order) = self.named_method()?;

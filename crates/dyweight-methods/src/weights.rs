@@ -1,10 +1,10 @@
 //! DyWeight's numbers as a solver file keeps them: the weights and scales themselves, whatever they were learned through.
 
-use super::span::{Span, widths};
-use super::{DyWeight, Rows, Scales, realised_times};
-use crate::coeff::Coeff;
-use crate::error::{Error, Result};
 use crate::learned::{Block, Built, Frame, LearnedSolver, split};
+use crate::span::{Span, widths};
+use dyweight_core::coeff::Coeff;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::solver::{DyWeight, Rows, Scales, realised_times};
 use serde::{Deserialize, Serialize};
 
 /// Weights and scales of a DyWeight solver.

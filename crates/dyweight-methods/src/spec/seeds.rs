@@ -1,6 +1,6 @@
 //! Lists of seeds: `0-63`, `7`, `0-3,10,20-29`.
 
-use crate::error::{Error, Result};
+use dyweight_core::error::{Error, Result};
 use std::ops::RangeInclusive;
 
 /// Seeds in the order given, each once, kept as ranges: a million seeds cost nothing.

@@ -4,11 +4,12 @@
 //! its times. The same `build` serves sampling, where the numbers are constants, and training, where they are parameters; the
 //! solver file writes the type down as it is.
 
-use crate::coeff::Coeff;
-use crate::denoiser::Prediction;
-use crate::error::{Error, Result};
-use crate::schedule::{Grid, Schedule};
-use crate::solver::{Base, Solver};
+use crate::Base;
+use dyweight_core::coeff::Coeff;
+use dyweight_core::denoiser::Prediction;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::schedule::{Grid, Schedule};
+use dyweight_core::solver::Solver;
 
 /// Some of the numbers, under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]

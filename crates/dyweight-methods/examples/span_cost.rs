@@ -1,14 +1,15 @@
 //! What a wider span costs in every step of a sample of 3×32×32, beside a network that costs nothing: the least of many times, in turns.
 //!
-//! `cargo run -p dyweight-core --example span_cost` (the development profile is optimised)
+//! `cargo run -p dyweight-methods --example span_cost` (the development profile is optimised)
 
 use dyweight_core::denoiser::{Denoiser, Levels, Prediction};
 use dyweight_core::noise::Rng;
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::schedule::Schedule;
-use dyweight_core::solver::span::{Bands, Operator, Span, StateWeights};
-use dyweight_core::solver::{DyWeight, Initial, Weights};
+use dyweight_core::solver::{DyWeight, Initial};
 use dyweight_core::{Result, Tensor};
+use dyweight_methods::Weights;
+use dyweight_methods::span::{Bands, Operator, Span, StateWeights};
 use std::ops::ControlFlow;
 use std::time::Instant;
 

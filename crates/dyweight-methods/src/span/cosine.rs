@@ -6,7 +6,7 @@
 //!
 //! Its inverse is its adjoint.
 
-use crate::trail::LinearMap;
+use dyweight_core::trail::LinearMap;
 use std::f64::consts::PI;
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl LinearMap for Cosine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::noise::Stream;
+    use dyweight_core::noise::Stream;
 
     #[test]
     fn there_and_back_and_the_mean_first() {

@@ -2,16 +2,17 @@
 
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
-use dyweight_core::learned::{Built, Frame, LearnedSolver};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Stream;
 use dyweight_core::sample::{Plan, integrate};
 use dyweight_core::schedule::Schedule;
-use dyweight_core::solver::span::{Bands, Operator, Span, StateWeights};
-use dyweight_core::solver::{Initial, Weights};
+use dyweight_core::solver::Initial;
 use dyweight_core::tensor::dot;
 use dyweight_core::trail::{Cotangent, Memory, Trail};
 use dyweight_core::{Error, Result, Tensor};
+use dyweight_methods::Weights;
+use dyweight_methods::learned::{Built, Frame, LearnedSolver};
+use dyweight_methods::span::{Bands, Operator, Span, StateWeights};
 use std::ops::ControlFlow;
 
 const STEPS: usize = 4;
