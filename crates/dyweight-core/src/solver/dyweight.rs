@@ -186,7 +186,8 @@ impl Run for DyWeightRun<'_> {
         let mut terms = vec![(Coeff::from(1.0), &x)];
         let window = &self.slopes[self.slopes.len() - row.len()..];
         terms.extend(row.iter().map(|w| &length * w).zip(window));
-        let place = Place { step: i, x: &x, window, time: &time, first: &self.times[0], kept: self.kept[i] };
+        let (first, next, kept) = (&self.times[0], &self.times[i + 1], self.kept[i]);
+        let place = Place { step: i, x: &x, window, time: &time, first, next, kept };
         let wider = self.span.terms(trail, &place)?;
         terms.extend(wider.iter().map(|(c, v)| (&length * c, v)));
         let next = trail.combine(&terms)?;

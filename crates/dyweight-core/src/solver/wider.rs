@@ -61,6 +61,8 @@ pub struct Place<'p> {
     pub time: &'p Coeff,
     /// The time of the start.
     pub first: &'p Coeff,
+    /// The nominal time of the next state.
+    pub next: &'p Coeff,
     /// How many slopes later steps need.
     pub kept: usize,
 }

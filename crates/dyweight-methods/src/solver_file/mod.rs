@@ -148,9 +148,13 @@ impl SolverFile {
                 return Err(inconsistent(format!("version {found} is not 1, 2 or 3, the ones this program knows")));
             }
         }
+        let spans = fields.get("version").and_then(Value::as_u64) == Some(3);
         let method = text(&fields, "method").ok_or_else(|| inconsistent("method is missing, or no text".into()))?;
         let own = fields.get("body").and_then(Value::as_object).cloned().unwrap_or_default();
         let body = Body::of(&method, own.clone()).map_err(|e| inconsistent(told(&e)))?;
+        if own.contains_key("span") && !spans {
+            return Err(inconsistent("spans before version 3 had numbers of another scale: train it again".into()));
+        }
         if let Some(key) = body.unknown_key(&own) {
             return Err(inconsistent(format!("the body of {method} has no key '{key}'")));
         }

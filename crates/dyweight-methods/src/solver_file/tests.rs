@@ -105,6 +105,7 @@ fn a_span_is_written_and_read_to_the_last_bit() {
 fn a_wrong_span_is_refused_by_name() {
     let text = String::from_utf8(spanned().to_bytes()).unwrap();
     for (from, to, says) in [
+        ("\"version\": 3", "\"version\": 2", "another scale"),
         ("\"bands\":", "\"stripes\":", "stripes"),
         ("\"edges\": [1.0,2.5]", "\"edges\": [2.5,1.0]", "rising"),
         ("\"edges\": [1.0,2.5]", "\"edges\": [1.0]", "bands"),

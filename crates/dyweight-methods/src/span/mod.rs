@@ -1,17 +1,19 @@
 //! A wider span for DyWeight: directions of its update beyond the slopes themselves, at no further network call.
 //!
 //! ```text
-//! x ← x + δ·( Σⱼ w_ij dⱼ  +  aᵢ·x/√(1+T²) + eᵢ·n  +  Σ_b P_b Σⱼ v_ij^b dⱼ  +  Σⱼ K_ij∗dⱼ + K_i∗x/√(1+T²) )
-//!                            └ state ────────────┘    └ bands ───────────┘    └ operator ──────────────────┘
+//! x ← x + δ·( Σⱼ w_ij dⱼ  +  ρ·[ aᵢ·x/√(1+T²) + eᵢ·n  +  Σ_b P_b Σⱼ v_ij^b dⱼ  +  Σⱼ K_ij∗dⱼ + K_i∗x/√(1+T²) ] )
+//!                                └ state ────────────┘    └ bands ───────────┘    └ operator ──────────────────┘
 //! T ← T + δ·Σⱼ w_ij                            as before: w are the mean of the bands' weights, Σ_b v^b = 0
+//! ρ = √(1 + t_{i+1}²)/√(1 + T²)
 //! ```
 //!
 //! n is the unit noise a run started from (at step 0 it is the state, so e begins at step 1). P_b is a band of frequencies
 //! ([`Bands`]), K a small convolution ([`Operator`]); with [`SampleNet`] the weights w are each sample's own. The state is divided by its usual size, so that all numbers weigh vectors of the
-//! size of a slope. Every number is 0 before training, and then the bits are DyWeight's.
+//! size of a slope. T does not follow these directions as it follows w, so what they move stays in the state as an error of its own: ρ makes a number worth the same share of
+//! the next state's size in every step. Without it the first step, whose δ is many times the next level, is thrown off by the first update. Every number is 0 before training, and then the bits are DyWeight's.
 //!
 //! The state and the starting noise are those of non-stationary solvers (Shaul et al. 2024); operators follow SpanLift (arXiv
-//! 2606.08672), of which no code is public: kernels per step, the division of the state and the bands are our own choices.
+//! 2606.08672), of which no code is public: kernels per step, the division of the state, ρ and the bands are our own choices.
 
 mod bands;
 mod cosine;
@@ -217,7 +219,8 @@ impl WiderRun for SpanRun<'_> {
             terms.extend(of_slopes.into_iter().map(|y| (Coeff::from(1.0), y)));
             terms.push((usual(), of_state));
         }
-        Ok(terms)
+        let share = (place.next * place.next + 1.0).sqrt() * usual();
+        Ok(terms.into_iter().map(|(factor, term)| (factor * &share, term)).collect())
     }
 }
 
