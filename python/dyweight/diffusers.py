@@ -28,7 +28,7 @@ logger = logging.get_logger(__name__)
 
 # --- solver file: the lines of dyweight/solver_file.py, kept equal by python/copies.py ---
 
-FORMAT, VERSIONS = "dyweight-solver", (1, 2)
+FORMAT, VERSIONS = "dyweight-solver", (1, 2, 3)
 # The released code's guard of the division by T.
 GUARD = 1e-8
 

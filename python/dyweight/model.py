@@ -16,6 +16,7 @@ import hashlib
 import importlib
 import json
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ class Model:
 
     Arguments:
         fn: `fn(x, t)`, or `fn(x, t, c)` for a model with conditions. Sample i of the answer depends on sample i alone.
+            A tuple is taken for its first part, an output of diffusers for its `sample`.
         shape: of one sample.
         prediction: what `fn` answers: "eps", "v", "denoised" or "velocity" (see the head of this module).
         sigma_range: smallest and largest noise level the model was trained for; (0, 1) for a flow.
@@ -156,7 +158,7 @@ class Model:
     def _predict(self, x: bytearray, levels: bytearray, conditions: list[int] | None) -> bytes:
         with self._arrays.without_gradient():
             value = self._prediction(self._arrays.batch(x, self.shape), self._arrays.batch(levels, ()), conditions)
-        return self._arrays.bytes(value)
+        return self._arrays.packed(value)
 
     def _with_pullback(self, x: bytearray, levels: bytearray, conditions: list[int] | None) -> tuple[bytes, Any]:
         return self._arrays.with_pullback(self, x, levels, conditions)
@@ -167,7 +169,7 @@ class Model:
         """D or v of a batch, as this module's head has it."""
         scaled = self.prediction in ("eps", "v")
         level = sigma.reshape(-1, *[1] * len(self.shape))
-        root = (1.0 + level**2) ** 0.5 if scaled else None
+        root: Any = (1.0 + level**2) ** 0.5 if scaled else None
         output = self._answer(x / root if scaled else x, sigma, conditions)
         if self.prediction == "eps":
             return x - level * output
@@ -178,7 +180,7 @@ class Model:
     def _answer(self, shown: Any, sigma: Any, conditions: list[int] | None) -> Any:
         told = sigma if self.sigma_to_t is None else self.sigma_to_t(sigma)
         given = [self._arrays.shown(shown), self._arrays.told(told), *self._condition(conditions, shown.shape[0])]
-        return self._arrays.checked(self.fn(*given), shown)
+        return self._arrays.checked(_plain(self.fn(*given)), shown)
 
     def _count(self) -> int:
         return self.conditions if isinstance(self.conditions, int) else len(self.conditions)
@@ -221,6 +223,22 @@ def _three(shape: tuple[int, ...]) -> list[int]:
     return [*shape[:2], math.prod(shape[2:])]
 
 
+def _plain(output: Any) -> Any:
+    """The array in what a network answers with."""
+    if isinstance(output, dict) and "sample" in output:
+        return output["sample"]
+    if isinstance(output, (tuple, list)) and output:
+        return output[0]
+    return getattr(output, "sample", output) if hasattr(output, "__dataclass_fields__") else output
+
+
+def _other_shape(given: Sequence[int], found: Sequence[int]) -> ValueError:
+    text = f"fn was given shape {list(given)} and answered with {list(found)}"
+    if len(found) == len(given) > 1 and found[1] == 2 * given[1]:
+        text += f": of a network that predicts variances too, answer with the first half, output[:, :{given[1]}]"
+    return ValueError(text)
+
+
 class _Numpy:
     """Arrays of numpy, with a derivative that is given."""
 
@@ -252,7 +270,7 @@ class _Numpy:
     def batch(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
         return np.frombuffer(numbers, np.float64).reshape(-1, *shape)
 
-    def bytes(self, values: Any) -> bytes:
+    def packed(self, values: Any) -> bytes:
         return np.ascontiguousarray(values, np.float64).tobytes()
 
     def integers(self, numbers: list[int]) -> Any:
@@ -266,7 +284,7 @@ class _Numpy:
     def checked(self, output: Any, like: Any) -> Any:
         output = np.asarray(output)
         if output.shape != like.shape:
-            raise ValueError(f"fn was given shape {list(like.shape)} and answered with {list(output.shape)}")
+            raise _other_shape(like.shape, output.shape)
         return output.astype(np.float64, copy=False)
 
     def result(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
@@ -281,9 +299,9 @@ class _Numpy:
         def pullback(cotangent: bytearray) -> tuple[bytes, bytes]:
             g = self.batch(cotangent, model.shape)
             to_x, to_sigma = self._gradients(model, x, sigma, g, conditions)
-            return self.bytes(to_x), self.bytes(to_sigma)
+            return self.packed(to_x), self.packed(to_sigma)
 
-        return self.bytes(value), pullback
+        return self.packed(value), pullback
 
     def _gradients(self, model: Model, x: Any, sigma: Any, g: Any, conditions: Any) -> tuple[Any, Any]:
         """Gradients of Σ g·prediction by the chain rule: prediction = a·x + b·fn(c·x, t), a, b, c of σ."""
@@ -295,6 +313,7 @@ class _Numpy:
         }.get(model.prediction, (0.0, 1.0, 1.0))
         told = sigma if model.sigma_to_t is None else model.sigma_to_t(sigma)
         given = [self.shown(c * x), self.told(told), b * g, *model._condition(conditions, len(x))]
+        assert self.vjp is not None, "see with_pullback"
         answer = self.vjp(*given)
         inner, to_level = answer if isinstance(answer, tuple) else (answer, None)
         inner = self.checked(inner, x)
@@ -319,6 +338,7 @@ class _Torch:
             raise ImportError("PyTorch is not installed; numpy callables are given with arrays='numpy'") from error
         owners = (fn, getattr(fn, "network", None), getattr(fn, "__self__", None))
         self.modules = [m for m in owners if isinstance(m, torch.nn.Module)]
+        self._warn_of_training()
         first = next((p for m in self.modules for p in m.parameters() if p.is_floating_point()), None)
         self.device = torch.device(device if device is not None else first.device if first is not None else "cpu")
         self.dtype = dtype or (first.dtype if first is not None else torch.float32)
@@ -329,9 +349,19 @@ class _Torch:
         # Apple's GPUs have no f64.
         self.work = torch.float32 if self.device.type == "mps" else torch.float64
         self.level = torch.promote_types(self.dtype, torch.float32)
+        # Whether a derivative has come back through t, and whether someone was told that none does.
+        self.follows_t = self.warned = False
 
     def __str__(self) -> str:
         return f"{self.dtype} on {self.device.type}"
+
+    def _warn_of_training(self) -> None:
+        nn = self.torch.nn.modules
+        parts = [part for m in self.modules for part in m.modules() if part.training]
+        drops = any(isinstance(part, nn.dropout._DropoutNd) and part.p > 0 for part in parts)
+        if drops or any(isinstance(part, nn.batchnorm._BatchNorm) for part in parts):
+            what = "dropout" if drops else "batch normalisation"
+            warnings.warn(f"the network is in training mode, where {what} makes its answers random: call eval()", stacklevel=4)
 
     # A tensor library is a module, which cannot be copied with `copy.copy` of a model; nothing else is shared either.
     def table(self, sigmas: Sequence[float]) -> Callable[[Any], Any]:
@@ -357,7 +387,7 @@ class _Torch:
         array = np.frombuffer(numbers, np.float64).reshape(-1, *shape)
         return self.torch.from_numpy(array).to(self.work).to(self.device)
 
-    def bytes(self, values: Any) -> bytes:
+    def packed(self, values: Any) -> bytes:
         return values.detach().cpu().to(self.torch.float64).contiguous().numpy().tobytes()
 
     def integers(self, numbers: list[int]) -> Any:
@@ -367,7 +397,14 @@ class _Torch:
         return values.to(self.dtype)
 
     def told(self, values: Any) -> Any:
-        return values.to(self.level)
+        told = values.to(self.level)
+        if told.requires_grad and not self.follows_t:
+            told = told.clone() if told is values else told
+            told.register_hook(self._note_use)
+        return told
+
+    def _note_use(self, _: Any) -> None:
+        self.follows_t = True
 
     def without_gradient(self) -> Any:
         return self.torch.no_grad()
@@ -386,7 +423,7 @@ class _Torch:
             hint = f"say Model(device='{output.device}')"
             raise ValueError(f"fn was given a tensor on {like.device} and answered with one on {output.device}: {hint}")
         if output.shape != like.shape:
-            raise ValueError(f"fn was given shape {list(like.shape)} and answered with {list(output.shape)}")
+            raise _other_shape(like.shape, output.shape)
         if torch.is_grad_enabled() and like.requires_grad and not output.requires_grad:
             raise ValueError(
                 "fn's answer cannot be differentiated: is there a no_grad, an inference_mode or a detach in it?"
@@ -395,23 +432,37 @@ class _Torch:
 
     def with_pullback(self, model: Model, x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
         torch = self.torch
-        with torch.enable_grad(), self._frozen():
+        # Someone may have switched derivatives off around all of this.
+        with torch.inference_mode(False), torch.enable_grad(), self._frozen():
             state = self.batch(x, model.shape).requires_grad_()
             sigma = self.batch(levels, ()).requires_grad_()
             value = model._prediction(state, sigma, conditions)
 
         def pullback(cotangent: bytearray) -> tuple[bytes, bytes]:
-            g = self.batch(cotangent, model.shape)
-            grads = torch.autograd.grad(value, (state, sigma), g, allow_unused=True)
+            with torch.inference_mode(False):
+                g = self.batch(cotangent, model.shape)
+                grads = torch.autograd.grad(value, (state, sigma), g, allow_unused=True)
+            if not (self.follows_t or self.warned):
+                self.warned = True
+                warnings.warn(
+                    "fn has no derivative in t (is t rounded, or looked up in a table?): the times told to it are learned"
+                    " without; train(…, no_time_scale=True) leaves them as they are",
+                    stacklevel=2,
+                )
             to_x, to_sigma = (torch.zeros_like(v) if d is None else d for d, v in zip(grads, (state, sigma)))
-            return self.bytes(to_x), self.bytes(to_sigma)
+            return self.packed(to_x), self.packed(to_sigma)
 
-        return self.bytes(value), pullback
+        return self.packed(value), pullback
 
     @contextlib.contextmanager
     def _frozen(self) -> Any:
         """Weights need no gradients, and what those would keep is most of the memory."""
-        learning = [p for m in self.modules for p in m.parameters() if p.requires_grad]
+        weights = [p for m in self.modules for p in m.parameters()]
+        if any(p.is_inference() for p in weights):
+            raise ValueError(
+                "the weights were made under torch.inference_mode, which forbids derivatives: load them outside of it"
+            )
+        learning = [p for p in weights if p.requires_grad]
         for p in learning:
             p.requires_grad_(False)
         try:

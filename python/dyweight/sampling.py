@@ -18,7 +18,7 @@ class State(NamedTuple):
     """A state of a run, shown as soon as it is reached."""
 
     #: 0 is the start.
-    index: int
+    index: int  # type: ignore[assignment]  # tuples have a method of that name, which nobody needs here
     #: Nominal noise level.
     sigma: float
     #: The batch.
@@ -88,9 +88,9 @@ def sample(
     given = _numbers(noise) if noise is not None else None
     if (given is None) == (seeds is None):
         raise TypeError("give either noise or seeds")
-    if given is None:
+    if seeds is not None:
         numbers = _native.noise([int(s) for s in seeds], _three(model.shape), rng)
-    elif given.shape[1:] != model.shape:
+    elif given is not None and given.shape[1:] != model.shape:
         raise ValueError(f"noise has shape {list(given.shape)}, not [n, {', '.join(map(str, model.shape))}]")
     else:
         numbers = bytearray(np.ascontiguousarray(given, np.float64).tobytes())
@@ -106,6 +106,7 @@ def sample(
         request["schedule"] = _request(None, None, {k: _plain(v) for k, v in schedule.items()})["options"]
 
     def watch(first: int, index: int, sigma: float, x: bytearray, calls: int) -> None:
+        assert callback is not None, "nobody watches otherwise"
         callback(State(index, sigma, model._arrays.result(x, model.shape), calls, first))
 
     samples, _ = _native.sample(model, json.dumps(request), numbers, watch if callback else None)

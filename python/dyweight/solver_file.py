@@ -17,7 +17,7 @@ import math
 
 # --- solver file: dyweight/diffusers.py holds the same lines, for it also works when copied alone (tests/test_copies.py) ---
 
-FORMAT, VERSIONS = "dyweight-solver", (1, 2)
+FORMAT, VERSIONS = "dyweight-solver", (1, 2, 3)
 # The released code's guard of the division by T.
 GUARD = 1e-8
 

@@ -19,7 +19,7 @@ from .solver import Solver
 class Iteration(NamedTuple):
     """What one iteration did."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # tuples have a method of that name, which nobody needs here
     iterations: int
     loss: float
     rate: float

@@ -87,7 +87,12 @@ pub struct TrainSeedsArgs {
 impl TrainSeedsArgs {
     /// The seeds; none if nothing was said.
     pub fn seeds(&self) -> Result<Vec<u64>> {
-        self.train_seeds.as_deref().map_or(Ok(Vec::new()), |text| Ok(Seeds::parse(text)?.iter().collect()))
+        let renamed = |error| match error {
+            Error::BadValue { value, expected, .. } => Error::BadValue { name: "train-seeds", value, expected },
+            other => other,
+        };
+        let parse = |text: &str| Seeds::parse(text).map(|seeds| seeds.iter().collect()).map_err(renamed);
+        self.train_seeds.as_deref().map_or(Ok(Vec::new()), parse)
     }
 }
 
@@ -190,11 +195,15 @@ fn foresee(experiment: &Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dy
         // What is learned or judged on this one.
         let own = |entry: &&Entry| entry.subject == index && results.score(experiment, entry).is_none();
         let judged = experiment.entries.iter().filter(own).map(|e| e.nfe * experiment.judging.seeds.len()).sum();
+        let judged = Work { calls: judged, gradients: 0 } + forecast.teachers.get(&index).copied().unwrap_or_default();
         let lessons = experiment.lessons_on(index).into_iter().filter_map(|key| forecast.lessons.get(&key));
-        let taught = forecast.teachers.get(&index);
-        let work = lessons.chain(taught).fold(Work { calls: judged, gradients: 0 }, |sum, work| sum + *work);
+        let learned = lessons.fold(Work::default(), |sum, work| sum + *work);
         let condition = |range: Range<usize>| Ok(experiment.judging.pairs(subject).condition(range));
-        seconds += Pace::of(&subject.model, &condition, experiment.judging.batch)?.seconds(work)?;
+        for (work, batch) in [(judged, experiment.judging.batch), (learned, forecast.lesson_batch)] {
+            if work != Work::default() {
+                seconds += Pace::of(&subject.model, &condition, batch)?.seconds(work)?;
+            }
+        }
     }
     let writes = vec![format!("{}: records, solvers, pictures, report.html, report.md", shown(out))];
     crate::forecast::Forecast { what, work: forecast.all(), seconds, writes, known: None }.print(args.json);
@@ -260,16 +269,17 @@ fn require_numbers(view: &View<'_>) -> Result<()> {
 }
 
 fn print_table(view: &View<'_>, measure: Measure) {
-    let mut head = vec![measure.name().to_string()];
-    head.extend(view.columns().iter().map(|c| c.to_string()));
-    let mut rows = vec![head];
-    for row in view.rows() {
-        let cell = |column: &&str| match view.failure(row, column) {
-            Some(_) => "diverged".into(),
-            None => view.get(measure, row, column).map_or("–".into(), |e| e.to_string()),
-        };
-        rows.push(std::iter::once(row.to_string()).chain(view.columns().iter().map(cell)).collect());
+    let cell = |row: &str, column: &str| match view.failure(row, column) {
+        Some(_) => "diverged".into(),
+        None => view.get(measure, row, column).map_or("–".into(), |e| e.to_string()),
+    };
+    let column = |column: &&str| {
+        let cells = view.rows().into_iter().map(|row| cell(row, column));
+        std::iter::once(column.to_string()).chain(cells).collect()
+    };
+    let names = std::iter::once(measure.name()).chain(view.rows()).map(str::to_string).collect();
+    for block in ui::blocks(names, view.columns().iter().map(column).collect(), ui::width()) {
+        ui::table(&block);
+        ui::print("");
     }
-    ui::table(&rows);
-    ui::print("");
 }

@@ -1,14 +1,41 @@
 //! What several commands do with files.
 
 use dyweight::error::shown;
-use dyweight::files::{NamedPath, StoredTensor, atomic, keep_apart};
+use dyweight::files::{Format, NamedPath, StoredTensor, atomic, keep_apart, read_data, sniff};
 use dyweight::{Error, Result, Tensor};
 use std::path::Path;
 
-/// Refuses outputs that cannot be written, or that would take the place of an input or of each other: before the work.
+/// Refuses outputs that cannot be written, or that would take the place of an input, of each other or of a solver: before the work.
 pub fn prepare(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result<()> {
+    place(outputs, inputs)?;
+    spare_solvers(outputs)
+}
+
+/// The same for outputs that are solvers themselves, and may replace one.
+pub fn place(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result<()> {
     keep_apart(outputs, inputs)?;
     outputs.iter().try_for_each(|(_, path)| atomic::try_place(path))
+}
+
+/// A solver may have taken hours to learn: nothing that is something else takes its place.
+pub fn spare_solvers(outputs: &[NamedPath<'_>]) -> Result<()> {
+    let is_solver = |path: &Path| read_data(path).is_ok_and(|bytes| sniff(&bytes) == Format::SolverFile);
+    match outputs.iter().find(|(_, path)| is_solver(path)) {
+        Some((flag, path)) => Err(Error::Conflict {
+            problem: format!("{flag} {} is a solver file, and would be replaced", shown(path)),
+            hint: "choose another name for the output".into(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses an output that is there already, unless someone says so.
+pub fn keep_finished(path: &Path, overwrite: bool, flag: &str) -> Result<()> {
+    if overwrite || !path.is_file() {
+        return Ok(());
+    }
+    let hint = format!("choose another {flag}, or --overwrite");
+    Err(Error::Conflict { problem: format!("{} is there already", shown(path)), hint })
 }
 
 /// A path as text for JSON, which has no other bytes.

@@ -1,7 +1,7 @@
 //! What a run would do, and what it would take: `--dry-run`.
 //!
-//! Calls are counted, not estimated. Time is what a few calls take here and now, times their number; memory is the most the process has held
-//! while it made them.
+//! Calls are counted, not estimated. Time is what a few calls take here and now, in the batches of the run and once the first are over, times their
+//! number; memory is the most the process has held while it made them.
 
 use crate::{machine, ui};
 use dyweight::denoiser::{Condition, Cost, Levels};
@@ -13,8 +13,12 @@ use serde_json::{Value, json};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+/// Made before anything is measured, unless one call takes longer: the first calls of a process are slow.
+const WARM_UP: Duration = Duration::from_millis(150);
 /// Measured at least this long, unless one call takes longer.
-const LONG_ENOUGH: Duration = Duration::from_millis(60);
+const LONG_ENOUGH: Duration = Duration::from_millis(300);
+/// A batch that would take longer is not made whole: calls that long are no faster in large batches.
+const LONGEST: f64 = 0.5;
 
 /// What a call costs on this machine.
 pub struct Pace<'m> {
@@ -32,12 +36,16 @@ impl<'m> Pace<'m> {
         condition: &dyn Fn(Range<usize>) -> Result<Condition>,
         batch: usize,
     ) -> Result<Self> {
-        let most = if model.model.is_light() { 64 } else { 8 };
-        let samples = batch.clamp(1, most);
-        let condition = condition(0..samples)?;
-        let noise = Rng::Native.latents(&(0..samples as u64).collect::<Vec<_>>(), model.model.shape())?;
-        let calls = model.model.denoiser(&condition)?.calls().max(1);
-        Ok(Self { model, condition, noise, calls })
+        let of = |samples: usize| {
+            let condition = condition(0..samples)?;
+            let noise = Rng::Native.latents(&(0..samples as u64).collect::<Vec<_>>(), model.model.shape())?;
+            let calls = model.model.denoiser(&condition)?.calls().max(1);
+            Ok(Self { model, condition, noise, calls })
+        };
+        let (one, started) = (of(1)?, Instant::now());
+        one.evaluate(false)?;
+        let most = (LONGEST / started.elapsed().as_secs_f64().max(1e-9)) as usize;
+        of(batch.min(most).max(1))
     }
 
     /// Seconds of all this work.
@@ -54,7 +62,11 @@ impl<'m> Pace<'m> {
 
     /// Seconds of one call for one sample.
     fn each(&self, with_gradient: bool) -> Result<f64> {
+        let begun = Instant::now();
         self.evaluate(with_gradient)?;
+        while begun.elapsed() < WARM_UP {
+            self.evaluate(with_gradient)?;
+        }
         let (started, mut made) = (Instant::now(), 0);
         while started.elapsed() < LONG_ENOUGH {
             self.evaluate(with_gradient)?;
@@ -163,7 +175,16 @@ pub fn grouped(count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::grouped;
+    use super::{Pace, grouped};
+    use crate::args::opened;
+    use dyweight::models::ModelSpec;
+
+    #[test]
+    fn calls_are_timed_in_the_batches_of_the_run() {
+        let model = opened(&ModelSpec::named("mixture")).unwrap();
+        let pace = Pace::of(&model, &|_| Ok(Default::default()), 48).unwrap();
+        assert_eq!(pace.noise.samples(), 48);
+    }
 
     #[test]
     fn large_counts_can_be_read() {

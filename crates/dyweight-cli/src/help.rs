@@ -40,6 +40,11 @@ fn arranged(command: Command, path: &str) -> Command {
         Some(first) => command.mut_args(|arg| placed(arg, first)).after_help(MORE),
         None => command,
     };
+    // A negative number is a value of the option before it, which then says what is wrong with it.
+    let command = command.mut_args(|arg| {
+        let takes_values = arg.get_action().takes_values() && !arg.is_positional();
+        if takes_values { arg.allow_negative_numbers(true) } else { arg }
+    });
     let command = match examples::of(path) {
         Some(examples) => command.after_long_help(examples),
         None => command,

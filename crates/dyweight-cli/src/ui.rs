@@ -195,6 +195,30 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// Columns that fit beside each other.
+pub fn width() -> usize {
+    terminal_size::terminal_size_of(io::stdout()).map_or(80, |(width, _)| usize::from(width.0))
+}
+
+/// A table of names and columns as tables that are no wider than `width`, each with all names and as many columns as fit.
+pub fn blocks(names: Vec<String>, columns: Vec<Vec<String>>, width: usize) -> Vec<Vec<Vec<String>>> {
+    let widest = |cells: &[String]| cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let rows = |columns: &[Vec<String>]| -> Vec<Vec<String>> {
+        let row = |i: usize| std::iter::once(&names).chain(columns).map(|cells| cells[i].clone()).collect();
+        (0..names.len()).map(row).collect()
+    };
+    let (mut blocks, mut first, mut used) = (Vec::new(), 0, widest(&names));
+    for (i, column) in columns.iter().enumerate() {
+        used += 2 + widest(column);
+        if used > width && i > first {
+            blocks.push(rows(&columns[first..i]));
+            (first, used) = (i, widest(&names) + 2 + widest(column));
+        }
+    }
+    blocks.push(rows(&columns[first..]));
+    blocks
+}
+
 /// Prints columns, aligned; the first row is the heading.
 pub fn table(rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -217,13 +241,16 @@ fn folded(row: String, before: usize) -> Vec<String> {
 }
 
 fn fold(row: &str, before: usize, width: usize) -> Vec<String> {
-    // Too narrow a rest is not worth it.
-    if row.chars().count() <= width || before + 20 > width {
+    if row.chars().count() <= width {
         return vec![row.into()];
     }
     let start = row.char_indices().nth(before).map_or(row.len(), |(at, _)| at);
     let (head, rest) = row.split_at(start);
-    let mut lines = vec![head.to_string()];
+    // Where there is little room beside the others, it begins on a line of its own.
+    let (before, mut lines) = match before + 20 > width {
+        true => (4, vec![head.trim_end().to_string(), " ".repeat(4)]),
+        false => (before, vec![head.to_string()]),
+    };
     for word in rest.split(' ') {
         let line = lines.last_mut().map_or(0, |line| line.chars().count());
         if line > before && line + 1 + word.chars().count() > width {
@@ -267,13 +294,29 @@ fn threads_of_environment() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::fold;
+    use super::{blocks, fold};
+
+    #[test]
+    fn a_table_too_wide_goes_on_in_another_with_the_same_names() {
+        let words = |text: &str| -> Vec<String> { text.split(' ').map(String::from).collect() };
+        let columns = || ["3 0.0250±0.0003±0.0009", "5 0.0165±0.0002±0.0004", "7 0.1"].map(words).to_vec();
+        let shown = |width| -> Vec<Vec<String>> {
+            let joined = |block: Vec<Vec<String>>| block.iter().map(|row| row.join("  ")).collect();
+            blocks(words("calls DyWeight"), columns(), width).into_iter().map(joined).collect()
+        };
+        assert_eq!(shown(80), [["calls  3  5  7", "DyWeight  0.0250±0.0003±0.0009  0.0165±0.0002±0.0004  0.1"]]);
+        assert_eq!(shown(40).len(), 2, "{:?}", shown(40));
+        assert_eq!(shown(40)[1], ["calls  5  7", "DyWeight  0.0165±0.0002±0.0004  0.1"]);
+        assert!(shown(40).iter().flatten().all(|line| line.chars().count() <= 40));
+        assert_eq!(shown(1).len(), 3, "one column at least");
+    }
 
     #[test]
     fn a_long_last_column_goes_on_below_itself() {
         let row = "fashion    28x28 grey images of clothes in ten classes";
         assert_eq!(fold(row, 11, 40), ["fashion    28x28 grey images of clothes", "           in ten classes"]);
         assert_eq!(fold(row, 11, 80), [row]);
-        assert_eq!(fold(row, 11, 25), [row], "there is no room for it");
+        let below = ["fashion", "    28x28 grey images of", "    clothes in ten", "    classes"];
+        assert_eq!(fold(row, 11, 25), below, "there is no room beside it");
     }
 }

@@ -243,6 +243,7 @@ fn io_hint(kind: std::io::ErrorKind) -> Option<&'static str> {
             Some("the disk is full: nothing half-written was left, free some space and run again")
         }
         ErrorKind::AlreadyExists => Some("a file stands where a directory is to be, or the other way round"),
+        ErrorKind::InvalidInput => Some("only plain files are read and written: no folder, pipe or device"),
         ErrorKind::NotADirectory => Some("a part of the path is a file, not a directory"),
         _ => None,
     }

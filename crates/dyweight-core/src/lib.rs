@@ -14,9 +14,6 @@
 //! | [`solver`] | the methods, a file each; [`solver::DyWeight`] is the paper's |
 //! | [`sample`](mod@sample) | the one loop |
 //! | [`mixture`] | a model with a closed form, to try everything on |
-//! | [`learned`] | what all learned solvers have in common |
-//! | [`small_net`] | a small network that makes coefficients of a feature |
-//! | [`spec`] | solvers, schedules and budgets by name |
 //!
 //! There are no threads, files or clock in this crate, and nothing that needs a linear-algebra library.
 #![forbid(unsafe_code)]
@@ -25,14 +22,11 @@ pub mod coeff;
 pub mod denoiser;
 pub mod error;
 pub mod features;
-pub mod learned;
 pub mod mixture;
 pub mod noise;
 pub mod sample;
 pub mod schedule;
-pub mod small_net;
 pub mod solver;
-pub mod spec;
 pub mod tensor;
 pub mod trail;
 

@@ -14,14 +14,15 @@
 //!
 //! r, c, s and so m are numbers of each sample. At an analytical first step the feature is zero. Flows, and a step to σ = 0, have m = a + r(b − a).
 
+use crate::Base;
 use crate::epd::between;
+use crate::learned::{Block, Built, Frame, LearnedSolver};
 use crate::predictor::Predictor;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::{Block, Built, Frame, LearnedSolver};
 use dyweight_core::solver::Evaluated;
-use dyweight_core::solver::{Base, Carried, DpmPp, Form, Run, Solver, adams_bashforth, check_order};
+use dyweight_core::solver::{Carried, DpmPp, Form, Run, Solver, adams_bashforth, check_order};
 use dyweight_core::trail::{Query, Sample, Trail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -6,18 +6,19 @@
 //! ln sᵢ =                         Σ_f Σ_b φ_f(i, S)·ψ_b(S)·C[f][b]
 //!
 //! φ = T₀(u) … T_p(u), [i = 0], [i = 1], [i = S − 2], [i = S − 1]      u = (2i + 1)/S − 1
-//! ψ_b(z) = Π_{m≠b} (z − z_m)/(z_b − z_m),  z_b = cos(πb/q)                    z linear in 1/S, from 1 at the fewest steps to −1 at the most
+//! ψ_b = 1 at the b-th number of steps that was trained, 0 at the others, and linear in 1/S between neighbours
 //! ```
 //!
-//! T are Chebyshev's polynomials. In the budget the q + 1 numbers are the values at Chebyshev's points, the same polynomials of degree q: so the fewest and the most calls have a
-//! column of their own, and what one of them needs does not pull at the other. Corrections of a multistep method on an uneven grid go with the step length 1/S, which is therefore the
+//! T are Chebyshev's polynomials. A budget that was trained has a column of its own, so what one of them needs does not pull at another, and one that was left out is a
+//! mean of its two neighbours: polynomials in the budget fit as well and ran away in between. Corrections of a multistep method on an uneven grid go with the step length 1/S, which is therefore the
 //! variable. The first two steps have fewer slopes than the others and the last two end at the data: they are unlike the rest and have
 //! offsets of their own. Numbers that are 0 give iPNDM at every budget. The method is ours.
 
+use crate::Weights;
+use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
-use dyweight_core::solver::{DyWeight, Initial, Weights};
+use dyweight_core::solver::{DyWeight, Initial};
 use serde::{Deserialize, Serialize};
 
 /// A coefficient as a function of step and budget: a row for each φ, a column for each ψ.
@@ -25,7 +26,7 @@ pub type Table = Vec<Vec<f64>>;
 
 /// Steps with offsets of their own.
 const ENDS: usize = 4;
-/// The highest degree, and the widest window: nobody learns more.
+/// The highest degree in the step, and the widest window: nobody learns more.
 const MOST: usize = 16;
 /// The longest grid.
 const MOST_STEPS: usize = 1000;
@@ -44,12 +45,25 @@ pub struct AnyBudget {
 }
 
 impl AnyBudget {
-    /// iPNDM of this window at all of these numbers of steps, with polynomials of these degrees in step and budget.
-    pub fn start(order: usize, mut trained: Vec<usize>, (step, budget): (usize, usize)) -> Self {
+    /// iPNDM of this window at all of these numbers of steps, with polynomials of this degree in the step.
+    pub fn start(order: usize, mut trained: Vec<usize>, degree: usize) -> Self {
         trained.sort_unstable();
         trained.dedup();
-        let table = vec![vec![0.0; budget + 1]; step + 1 + ENDS];
+        let table = vec![vec![0.0; trained.len()]; degree + 1 + ENDS];
         Self { order, trained, weights: vec![table.clone(); order], time_scale: table }
+    }
+
+    /// The same functions with columns for other numbers of steps of its range: what is new there is what the neighbours gave.
+    pub fn with_budgets(&self, mut trained: Vec<usize>) -> Self {
+        trained.sort_unstable();
+        trained.dedup();
+        let columns: Vec<Vec<f64>> = trained.iter().map(|steps| self.budget(*steps)).collect();
+        let value = |row: &Vec<f64>, psi: &Vec<f64>| row.iter().zip(psi).map(|(number, psi)| number * psi).sum();
+        let table = |table: &Table| -> Table {
+            table.iter().map(|row| columns.iter().map(|psi| value(row, psi)).collect()).collect()
+        };
+        let (weights, time_scale) = (self.weights.iter().map(table).collect(), table(&self.time_scale));
+        Self { order: self.order, trained, weights, time_scale }
     }
 
     /// The fewest and the most steps it serves.
@@ -79,9 +93,10 @@ impl AnyBudget {
         let budget = self.budget(steps);
         let at = |i: usize, table: usize, constant: f64| {
             let row = self.step(i, steps);
-            // Offsets of other steps are 0, and no part of the record.
+            // Offsets of other steps and columns of other budgets are 0, and no part of the record.
             let factors = row.iter().enumerate().filter(|(_, f)| **f != 0.0);
             let terms = factors.flat_map(|(f, phi)| budget.iter().enumerate().map(move |(b, psi)| (f, b, phi * psi)));
+            let terms = terms.filter(|(.., factor)| *factor != 0.0);
             Coeff::affine(constant, terms.map(|(f, b, factor)| (factor, &tables[table][f * self.columns() + b])))
         };
         let weights = |(i, row): (usize, Vec<f64>)| {
@@ -104,10 +119,16 @@ impl AnyBudget {
 
     /// ψ of a number of steps.
     fn budget(&self, steps: usize) -> Vec<f64> {
-        let (least, most) = self.range();
-        let (few, many) = (1.0 / least as f64, 1.0 / most as f64);
-        let z = if least == most { 1.0 } else { 2.0 * (1.0 / steps as f64 - many) / (few - many) - 1.0 };
-        cardinal(z, self.columns())
+        let mut row = vec![0.0; self.columns()];
+        let above = self.trained.partition_point(|trained| *trained < steps);
+        if self.trained.get(above) == Some(&steps) {
+            row[above] = 1.0;
+        } else {
+            let [few, own, many] = [self.trained[above - 1], steps, self.trained[above]].map(|s| 1.0 / s as f64);
+            row[above - 1] = (own - many) / (few - many);
+            row[above] = (few - own) / (few - many);
+        }
+        row
     }
 
     fn features(&self) -> usize {
@@ -127,13 +148,6 @@ fn chebyshev(x: f64, count: usize) -> Vec<f64> {
     }
     values.truncate(count);
     values
-}
-
-/// The polynomials of degree count − 1 that are 1 at one of Chebyshev's points z_b = cos(πb/(count − 1)) and 0 at the others.
-fn cardinal(z: f64, count: usize) -> Vec<f64> {
-    let point = |b: usize| if count == 1 { 1.0 } else { (std::f64::consts::PI * b as f64 / (count - 1) as f64).cos() };
-    let others = |b: usize| (0..count).filter(move |m| *m != b);
-    (0..count).map(|b| others(b).map(|m| (z - point(m)) / (point(b) - point(m))).product()).collect()
 }
 
 impl LearnedSolver for AnyBudget {
@@ -167,9 +181,13 @@ impl LearnedSolver for AnyBudget {
             return Err(Error::BadValue { name: "order", value: self.order.to_string(), expected });
         }
         let (features, columns) = (self.features(), self.columns());
-        if !(ENDS + 1..=ENDS + MOST).contains(&features) || !(1..=MOST).contains(&columns) {
-            let what = format!("tables of {} to {} rows and 1 to {MOST} columns", ENDS + 1, ENDS + MOST);
-            return Err(Error::Shape { what, expected: vec![ENDS + 3, 4], found: vec![features, columns] });
+        if !(ENDS + 1..=ENDS + MOST).contains(&features) || columns != self.trained.len() {
+            let what = format!("tables of {} to {} rows and a column for each number of steps", ENDS + 1, ENDS + MOST);
+            return Err(Error::Shape {
+                what,
+                expected: vec![ENDS + 4, self.trained.len()],
+                found: vec![features, columns],
+            });
         }
         require_len("weights: a table for each slope of the window", self.order, self.weights.len())?;
         for table in self.weights.iter().chain([&self.time_scale]) {

@@ -13,11 +13,11 @@
 //! predictions (which is not iPNDM beyond order 1); an analytical first step predicts x(1 − t/√(1+t²)) instead of 0, as everywhere in this
 //! program; flows move along t itself, where λ is infinite at both ends. Training is on the endpoint, through all steps.
 
+use crate::learned::{Block, Built, Frame, LearnedSolver};
+use crate::small_net::{self, HEAD, Layer, Layers};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
-use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len};
-use dyweight_core::small_net::{CODE, EMBEDDED, HEAD, Made, Net, WIDTH};
+use dyweight_core::error::Result;
 use dyweight_core::solver::{Run, Solver, adams_bashforth};
 use dyweight_core::trail::{Query, Sample, Trail};
 use serde::{Deserialize, Serialize};
@@ -32,24 +32,9 @@ const RANGE: f64 = 0.2;
 /// The designer's numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dlms {
-    /// Weights of the times' embedding.
-    #[serde(rename = "map_layer0.weight")]
-    pub time_weight: Vec<Vec<f64>>,
-    /// Its biases.
-    #[serde(rename = "map_layer0.bias")]
-    pub time_bias: Vec<f64>,
-    /// Weights of the first layer.
-    #[serde(rename = "enc_layer0.weight")]
-    pub first_weight: Vec<Vec<f64>>,
-    /// Its biases.
-    #[serde(rename = "enc_layer0.bias")]
-    pub first_bias: Vec<f64>,
-    /// Weights of the second layer.
-    #[serde(rename = "enc_layer1.weight")]
-    pub second_weight: Vec<Vec<f64>>,
-    /// Its biases.
-    #[serde(rename = "enc_layer1.bias")]
-    pub second_bias: Vec<f64>,
+    /// The layers before the heads.
+    #[serde(flatten)]
+    pub layers: Layers,
     /// Weights of the heads: three coefficients, the time, the scale.
     #[serde(rename = "heads.weight")]
     pub head_weight: Vec<Vec<f64>>,
@@ -58,42 +43,17 @@ pub struct Dlms {
     pub head_bias: Vec<f64>,
 }
 
-type Table<'p> = (&'static str, &'static str, &'p Vec<Vec<f64>>, &'p Vec<f64>, (usize, usize));
-
 impl Dlms {
     /// A designer for features of a length: layers drawn as AMED's, heads 0.
-    pub fn start(features: usize, mut uniform: impl FnMut() -> f64, mut normal: impl FnMut() -> f64) -> Self {
-        let bound = (6.0 / (2 * EMBEDDED) as f64).sqrt();
-        let time_weight =
-            (0..EMBEDDED).map(|_| (0..EMBEDDED).map(|_| bound * (2.0 * uniform() - 1.0)).collect()).collect();
-        let mut layer = |outputs: usize, inputs: usize| -> Vec<Vec<f64>> {
-            let scale = (1.0 / inputs as f64).sqrt();
-            (0..outputs).map(|_| (0..inputs).map(|_| scale * normal()).collect()).collect()
-        };
-        Self {
-            time_weight,
-            time_bias: vec![0.0; EMBEDDED],
-            first_weight: layer(WIDTH, features),
-            first_bias: vec![0.0; WIDTH],
-            second_weight: layer(CODE, WIDTH),
-            second_bias: vec![0.0; CODE],
-            head_weight: vec![vec![0.0; HEAD]; OUTPUTS],
-            head_bias: vec![0.0; OUTPUTS],
-        }
+    pub fn start(features: usize, uniform: impl FnMut() -> f64, mut normal: impl FnMut() -> f64) -> Self {
+        let layers = Layers::start(features, uniform, &mut normal);
+        Self { layers, head_weight: vec![vec![0.0; HEAD]; OUTPUTS], head_bias: vec![0.0; OUTPUTS] }
     }
 
-    fn features(&self) -> usize {
-        self.first_weight.first().map_or(0, Vec::len)
-    }
-
-    fn layers(&self) -> [Table<'_>; 4] {
-        let (features, width) = (self.features(), self.first_weight.len());
-        [
-            ("map_layer0.weight", "map_layer0.bias", &self.time_weight, &self.time_bias, (EMBEDDED, EMBEDDED)),
-            ("enc_layer0.weight", "enc_layer0.bias", &self.first_weight, &self.first_bias, (width, features)),
-            ("enc_layer1.weight", "enc_layer1.bias", &self.second_weight, &self.second_bias, (CODE, width)),
-            ("heads.weight", "heads.bias", &self.head_weight, &self.head_bias, (OUTPUTS, HEAD)),
-        ]
+    fn layers(&self) -> [Layer<'_>; 4] {
+        let [times, first, second] = self.layers.list();
+        let heads = Layer::new(["heads.weight", "heads.bias"], &self.head_weight, &self.head_bias, (OUTPUTS, HEAD));
+        [times, first, second, heads]
     }
 }
 
@@ -103,57 +63,30 @@ impl LearnedSolver for Dlms {
     }
 
     fn blocks(&self) -> Vec<Block> {
-        let both = |(weight, bias, .., (outputs, inputs)): &Table<'_>| {
-            [Block::new(weight, &[*outputs, *inputs]), Block::new(bias, &[*outputs])]
-        };
-        self.layers().iter().flat_map(both).collect()
+        small_net::blocks(&self.layers())
     }
 
     fn numbers(&self) -> Vec<f64> {
-        self.layers().iter().flat_map(|(_, _, weight, bias, _)| [weight.concat(), bias.to_vec()].concat()).collect()
+        small_net::numbers(&self.layers())
     }
 
     fn replace(&mut self, numbers: &[f64]) {
-        let mut rest = numbers;
-        for (weight, bias) in [
-            (&mut self.time_weight, &mut self.time_bias),
-            (&mut self.first_weight, &mut self.first_bias),
-            (&mut self.second_weight, &mut self.second_bias),
-            (&mut self.head_weight, &mut self.head_bias),
-        ] {
-            for row in weight.iter_mut().chain([bias]) {
-                let (own, others) = rest.split_at(row.len());
-                row.copy_from_slice(own);
-                rest = others;
-            }
-        }
+        let heads = (&mut self.head_weight, &mut self.head_bias);
+        small_net::replace(self.layers.list_mut().into_iter().chain([heads]), numbers);
     }
 
     fn check(&self) -> Result<()> {
-        if self.features() == 0 {
-            let what = "enc_layer0.weight".into();
-            return Err(Error::Shape { what, expected: vec![WIDTH, 64], found: vec![self.first_weight.len(), 0] });
-        }
-        for (name, bias_name, weight, bias, (outputs, inputs)) in self.layers() {
-            require_len(&format!("rows of {name}"), outputs, weight.len())?;
-            require_len(bias_name, outputs, bias.len())?;
-            require_finite(bias_name, bias)?;
-            for row in weight {
-                require_len(&format!("a row of {name}"), inputs, row.len())?;
-                require_finite(name, row)?;
-            }
-        }
-        Ok(())
+        small_net::check(&self.layers())
     }
 
     fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built> {
-        let sizes = self.layers().map(|(.., size)| size);
-        let solver = Designed { features: self.features(), sizes, numbers: numbers.to_vec() };
+        let sizes = self.layers().map(|layer| layer.size);
+        let solver = Designed { features: self.layers.features(), sizes, numbers: numbers.to_vec() };
         Ok(Built { solver: Box::new(solver), times: frame.grid.coeffs() })
     }
 
     fn summary(&self) -> String {
-        format!("a designer of {} numbers on features of {}", self.numbers().len(), self.features())
+        format!("a designer of {} numbers on features of {}", self.numbers().len(), self.layers.features())
     }
 }
 
@@ -191,10 +124,7 @@ impl DesignedRun<'_> {
     fn ask(&self, trail: &mut Trail<'_>, i: usize) -> Result<Vec<Coeff>> {
         let Designed { sizes, numbers, .. } = self.solver;
         let between = (self.times[i].value(), self.times[i + 1].value());
-        let net = Net::new(numbers.iter().map(Coeff::value).collect(), sizes, between);
-        let made: Vec<Made> = trail.take_feature()?.iter().map(|feature| net.forward(feature)).collect();
-        let results = (0..OUTPUTS).map(|k| made.iter().map(|m| m.outputs[k]).collect()).collect();
-        Ok(Coeff::function(numbers, results, Box::new(move |adjoints| net.backward(&made, adjoints))))
+        Ok(small_net::ask(numbers, sizes, &trail.take_feature()?, between))
     }
 
     /// The next time, and where the nominal grid has it.

@@ -11,10 +11,10 @@
 //!
 //! Denoising models are our own adaptation: slopes d = (x − D)/σ on σ^{1/ρ} linear in u, ρ = 7, so that equal steps are the EDM grid.
 
+use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len};
 use dyweight_core::solver::StepTable;
 use dyweight_core::solver::{Run, Solver};
 use serde::{Deserialize, Serialize};

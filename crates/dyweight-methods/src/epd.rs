@@ -12,11 +12,12 @@
 //! steps, not at the points. With `last_direction_one` the last step has c = 1. Flows, and a step to σ = 0, have their points at
 //! m = a + r(b − a), because ln σ has no meaning there.
 
+use crate::Base;
+use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
-use dyweight_core::solver::{Base, Carried, Run, Solver, adams_bashforth, check_order};
+use dyweight_core::solver::{Carried, Run, Solver, adams_bashforth, check_order};
 use dyweight_core::trail::{Query, Sample, Trail};
 use serde::{Deserialize, Serialize};
 

@@ -8,11 +8,11 @@
 //!
 //! The search is [`shortest`]; the costs are measured where there are samples, in the trainer. What is learned is a list of levels.
 
+use crate::Base;
+use crate::learned::{Block, Built, Frame, LearnedSolver};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::{Block, Built, Frame, LearnedSolver};
 use dyweight_core::schedule::Grid;
-use dyweight_core::solver::Base;
 use serde::{Deserialize, Serialize};
 
 /// How an Euler jump is compared with the teacher.

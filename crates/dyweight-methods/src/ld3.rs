@@ -13,11 +13,12 @@
 //! `time` can be used. The released code of DPM-Solver++ and UniPC evaluates the network once more at the last time and does not use it:
 //! `closing_call` repeats that for coefficients that come from there.
 
+use crate::Base;
+use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len};
-use dyweight_core::solver::{Base, Run, Solver};
+use dyweight_core::solver::{Run, Solver};
 use dyweight_core::trail::{Query, Sample, Trail};
 use serde::{Deserialize, Serialize};
 

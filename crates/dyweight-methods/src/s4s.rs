@@ -13,12 +13,13 @@
 //! the log-SNR), for flows t_j + ξ_j kept inside [0, 1]; Alt's p₁ starts at the logarithms of the nominal spacings, so that it starts on the
 //! nominal grid.
 
+use crate::Base;
 use crate::ld3::{TimeMode, grid_of};
+use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
-use dyweight_core::solver::{Base, DpmPp, Form, Predict, Rows, Run, Solver, adams_bashforth};
+use dyweight_core::solver::{DpmPp, Form, Predict, Rows, Run, Solver, adams_bashforth};
 use dyweight_core::trail::{Query, Sample, Trail};
 use serde::{Deserialize, Serialize};
 

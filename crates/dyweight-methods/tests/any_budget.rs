@@ -1,15 +1,15 @@
 //! One file for a range of budgets: what it is at its start, what it gives at each budget, and what is refused.
 
 use dyweight_core::denoiser::Prediction;
-use dyweight_core::learned::{Frame, LearnedSolver};
 use dyweight_core::noise::Stream;
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::schedule::Schedule;
 use dyweight_core::solver::{Initial, Ipndm};
-use dyweight_core::spec::Budget;
 use dyweight_core::{Result, Tensor, mixture::Mixture};
 use dyweight_methods::AnyBudget;
+use dyweight_methods::learned::{Frame, LearnedSolver};
 use dyweight_methods::solver_file::{Body, SolverFile};
+use dyweight_methods::spec::Budget;
 use std::ops::ControlFlow;
 
 fn frame(steps: usize, calls: usize) -> Frame {
@@ -31,7 +31,7 @@ fn frame(steps: usize, calls: usize) -> Frame {
 
 /// Numbers away from 0, for 3 to 12 calls.
 fn learned() -> AnyBudget {
-    let mut any = AnyBudget::start(3, vec![4, 6, 8, 10, 13], (2, 3));
+    let mut any = AnyBudget::start(3, vec![4, 6, 8, 10, 13], 2);
     let numbers = Stream::new(7).normals(any.numbers().len());
     any.replace(&numbers.iter().map(|v| 0.01 * v).collect::<Vec<_>>());
     any
@@ -50,7 +50,7 @@ fn ends(plan: &Plan<'_>) -> Vec<f64> {
 #[test]
 fn numbers_that_are_zero_are_ipndm_at_every_budget() {
     for window in [1, 2, 3, 4] {
-        let any = AnyBudget::start(window, vec![3, 14], (3, 4));
+        let any = AnyBudget::start(window, vec![3, 14], 3);
         for steps in 3..=14 {
             let weights = any.weights_of(steps, true).unwrap();
             assert_eq!(weights.weights, Initial::Ab.rows(steps, window), "{steps} steps");
@@ -78,7 +78,7 @@ fn every_budget_of_the_range_is_a_solver_of_its_own() -> Result<()> {
         assert_eq!(SolverFile::parse(&one.to_bytes()).unwrap(), one);
         // The body built on that grid and the weights that were picked are one solver.
         let (picked, whole) = (one.build()?, file.body.learned().fixed(&frame(nfe + 1, 1))?);
-        let plan = |built: &dyweight_core::learned::Built| -> Vec<f64> {
+        let plan = |built: &dyweight_methods::learned::Built| -> Vec<f64> {
             ends(&Plan { solver: &*built.solver, times: built.times.clone(), afs: true, denoise_to_zero: false })
         };
         assert_eq!(plan(&picked), plan(&whole));
@@ -88,6 +88,32 @@ fn every_budget_of_the_range_is_a_solver_of_its_own() -> Result<()> {
     // Neighbouring budgets have neighbouring coefficients.
     let means: Vec<f64> = sums.iter().zip(4..).map(|(sum, steps)| sum / f64::from(steps)).collect();
     assert!(means.windows(2).all(|w| (w[0] - w[1]).abs() < 0.1), "{means:?}");
+    Ok(())
+}
+
+/// What one budget has learned is its own, and a budget between two is their mean in 1/S.
+#[test]
+fn budgets_between_two_are_their_mean() -> Result<()> {
+    let any = learned();
+    let scale =
+        |any: &AnyBudget, steps: usize| -> Result<f64> { Ok(any.weights_of(steps, false)?.time_scale[steps / 2].ln()) };
+    let mut other = any.clone();
+    other.time_scale.iter_mut().for_each(|row| row[1] += 0.3);
+    for steps in [4, 8, 10, 13] {
+        assert_eq!(scale(&any, steps)?, scale(&other, steps)?, "{steps} steps do not know of 6");
+    }
+    assert_ne!(scale(&any, 6)?, scale(&other, 6)?);
+    // Columns for other budgets of the range change nothing at budgets that both have, or that one has as a mean.
+    let more = any.with_budgets(vec![4, 5, 6, 8, 10, 13]);
+    for steps in 4..=13 {
+        let difference = scale(&any, steps)? - scale(&more, steps)?;
+        assert!(difference.abs() < 1e-12, "{steps} steps: {difference}");
+    }
+    // Only constants: T₀ is 1 at every step.
+    let mut flat = AnyBudget::start(3, vec![4, 6, 8], 2);
+    flat.time_scale[0] = vec![0.1, 0.4, 0.2];
+    let part = (1.0 / 5.0 - 1.0 / 6.0) / (1.0 / 4.0 - 1.0 / 6.0);
+    assert!((scale(&flat, 5)? - (part * 0.1 + (1.0 - part) * 0.4)).abs() < 1e-12);
     Ok(())
 }
 

@@ -2,22 +2,21 @@
 
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback};
-use dyweight_core::learned::{Built, Frame, LearnedSolver};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Stream;
 use dyweight_core::sample::{Plan, integrate, probe};
 use dyweight_core::schedule::Schedule;
-use dyweight_core::solver::span::SampleNet;
-use dyweight_core::solver::{
-    Base, Dpm2, DpmPp, Form, Initial, Ipndm, LowerOrderFinal, Predict, Solver, UniPc, Weights,
-};
+use dyweight_core::solver::{Dpm2, DpmPp, Form, Initial, Ipndm, LowerOrderFinal, Predict, Solver, UniPc};
 use dyweight_core::tensor::dot;
 use dyweight_core::trail::{Cotangent, Memory, Trail};
 use dyweight_core::{Result, Tensor};
+use dyweight_methods::learned::{Built, Frame, LearnedSolver};
 use dyweight_methods::solver_file::{Body, SolverFile};
+use dyweight_methods::span::SampleNet;
 use dyweight_methods::{
     Amed, AmedPlugin, AnyBudget, Deltas, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, Predictor, S4s, TimeMode,
 };
+use dyweight_methods::{Base, Weights};
 use std::ops::ControlFlow;
 
 const STEPS: usize = 4;
@@ -169,7 +168,7 @@ fn every_number_of_every_method_has_its_derivative() {
         }
         let weights = Weights::new(Initial::Ab.rows(STEPS, 3), vec![1.0; STEPS - usize::from(afs)]);
         // On a number of steps between those it was trained on.
-        let any = AnyBudget::start(3, vec![3, 7, 5], (2, 2));
+        let any = AnyBudget::start(3, vec![3, 7, 5], 2);
         check("any", &any, &moved(&any, 0.02), flow, afs);
         check("dyweight", &weights, &moved(&weights, 0.05), flow, afs);
         let own = own_weights(&weights);
@@ -269,7 +268,7 @@ fn files_of_every_method_come_back() {
     let sigmas = frame.grid.sigmas().to_vec();
     let gits = Gits { base: Base::named("unipc"), cost: Default::default(), factor: 1.1, indices: vec![0, 1], sigmas };
     let released = Dss { mode: Deltas::Released, raw_deltas: vec![0.25; STEPS], ..Dss::start(STEPS) };
-    let any = AnyBudget::start(3, vec![2, STEPS + 2], (2, 1));
+    let any = AnyBudget::start(3, vec![2, STEPS + 2], 2);
     let bodies = [
         (Body::Any(any), STEPS - 1, None),
         (Body::Epd(epd()), 3 * STEPS - 1, Some(2 * STEPS - 1)),

@@ -8,6 +8,7 @@
 //! Differentiable in the image, so that a feature distance can be a training loss.
 
 use super::edm::fingerprint;
+use super::exchange::to_tensor;
 use super::side_by_side::{parts, side_by_side};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::{FeatureMap, FeaturePullback};
@@ -132,11 +133,6 @@ fn halving() -> AvgPool {
 /// What is left of the image after two halvings.
 fn whole_image() -> AvgPool {
     AvgPool::new(SIZE / 4, SIZE / 4, 0, true)
-}
-
-fn to_tensor(act: &Act) -> Result<Tensor> {
-    let Shape { n, h, w, c } = act.shape();
-    Tensor::new([n, c, h, w], act.to_nchw().into_iter().map(f64::from).collect())
 }
 
 impl FeatureMap for FashionFeatures {

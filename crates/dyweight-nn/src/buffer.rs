@@ -5,7 +5,7 @@
 //! free memory together exceed the largest amount that was live at once by more than a quarter, or 64 MB if that is more: fresh
 //! memory costs as much as a small network's normalisations.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -16,6 +16,8 @@ const ALIGN: usize = 64;
 const SMALLEST: usize = 256;
 /// Floats that may be free whatever the peak.
 const SPARE: usize = 1 << 24;
+/// Floats from which on large pages (2 MB) are asked for.
+const HUGE: usize = 1 << 20;
 
 /// Floats aligned to cache lines. Contents of a fresh one are arbitrary (but initialised) values.
 #[derive(Debug)]
@@ -110,6 +112,23 @@ impl FreeList {
     }
 }
 
+/// Rows of a product's result lie a page apart each; with pages of 4 kB, looking up addresses takes a fifth of the time of some.
+#[cfg(target_os = "linux")]
+fn ask_for_large_pages(start: NonNull<u8>, bytes: usize) {
+    const PAGE: usize = 4096;
+    const MADV_HUGEPAGE: i32 = 14;
+    // SAFETY: as the C library of the system declares it.
+    unsafe extern "C" {
+        fn madvise(address: *mut u8, bytes: usize, advice: i32) -> i32;
+    }
+    let skip = start.as_ptr().align_offset(PAGE);
+    // SAFETY: whole pages within a live allocation, whose contents this does not change. A refusal costs nothing but speed.
+    unsafe { madvise(start.as_ptr().add(skip), (bytes - skip) / PAGE * PAGE, MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask_for_large_pages(_: NonNull<u8>, _: usize) {}
+
 impl Block {
     fn layout(capacity: usize) -> Layout {
         Layout::from_size_align(capacity * size_of::<f32>(), ALIGN).expect("an activation beyond the address space")
@@ -118,8 +137,14 @@ impl Block {
     fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
         // SAFETY: the layout is never empty: classes start at `SMALLEST`.
-        let ptr = unsafe { alloc_zeroed(layout) }.cast();
-        Self { ptr: NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout)), capacity }
+        let ptr = unsafe { alloc(layout) };
+        let ptr = NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout));
+        if capacity >= HUGE {
+            ask_for_large_pages(ptr, layout.size());
+        }
+        // SAFETY: as many bytes as were allocated. This is where the system provides the pages.
+        unsafe { ptr.write_bytes(0, layout.size()) };
+        Self { ptr: ptr.cast(), capacity }
     }
 }
 

@@ -110,6 +110,18 @@ impl Weights {
         self.bytes(row * self.columns + columns.start, columns.len())
     }
 
+    /// The same as numbers, if they are stored as such; `columns` may run on into the next rows.
+    pub(crate) fn floats_of_row(&self, row: usize, columns: Range<usize>) -> Option<&[f32]> {
+        let first = row * self.columns + columns.start;
+        let stored = cfg!(target_endian = "little") && self.dtype == Dtype::F32;
+        if !stored || first + columns.len() > self.rows * self.columns {
+            return None;
+        }
+        // SAFETY: any four bytes are a float.
+        let (before, floats, _) = unsafe { self.bytes(first, columns.len()).align_to::<f32>() };
+        before.is_empty().then_some(floats)
+    }
+
     fn bytes(&self, first: usize, count: usize) -> &[u8] {
         assert!(first + count <= self.rows * self.columns, "entries {first}+{count} of {self:?}");
         let size = self.dtype.size();

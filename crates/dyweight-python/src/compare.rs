@@ -5,7 +5,7 @@ use crate::model::{PythonModel, unread};
 use crate::processes::processes;
 use crate::sample::named;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::spec::{ScheduleSpec, Seeds, SolverSpec};
+use dyweight_methods::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_study::compare::{Field, page};
 use dyweight_study::contest::{Experiment, Judging, Piece, Repeat, Subject, View, Watch, run};
 use dyweight_train::comm::Comm;

@@ -3,11 +3,11 @@
 use crate::error::raised;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::Built;
 use dyweight_core::solver::Solver;
-use dyweight_core::spec::Budget;
 use dyweight_files::{Presets, atomic};
+use dyweight_methods::learned::Built;
 use dyweight_methods::solver_file::SolverFile;
+use dyweight_methods::spec::Budget;
 use dyweight_study::report::coefficients;
 use dyweight_train::Learned;
 use pyo3::prelude::*;

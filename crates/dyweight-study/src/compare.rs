@@ -4,7 +4,7 @@ use super::contest::{Contestant, Entry, Measure, Repeat, Style, Subject, Term, V
 use crate::metrics::Estimate;
 use crate::report::html::Page;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::spec::ScheduleSpec;
+use dyweight_methods::spec::ScheduleSpec;
 use dyweight_train::TrainSpec;
 use std::path::Path;
 
@@ -74,6 +74,14 @@ impl Field {
             return Err(Error::Conflict {
                 problem: "nothing takes part".into(),
                 hint: "give --solvers with --nfe, or --weights".into(),
+            });
+        }
+        let twice =
+            |(i, entry): (usize, &Entry)| entries[..i].iter().any(|e| (&e.row, e.nfe) == (&entry.row, entry.nfe));
+        if let Some((_, entry)) = entries.iter().enumerate().find(|(i, entry)| twice((*i, entry))) {
+            return Err(Error::Conflict {
+                problem: format!("'{}' takes part twice at {} calls", entry.row, entry.nfe),
+                hint: "name each solver once, and give files of different solvers different names".into(),
             });
         }
         // Column by column, so that an interrupted comparison already compares something.

@@ -4,8 +4,8 @@ use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Levels, Model
 use dyweight_core::features::{FeatureMap, FeaturePullback};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Rng;
-use dyweight_core::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_core::{Result, Tensor};
+use dyweight_methods::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_models::{LoadedModel, ModelSpec};
 use dyweight_study::FeatureReference;
 use dyweight_study::contest::{Contestant, Entry, Experiment, Judging, Piece, Results, Subject, Watch, run};

@@ -12,11 +12,11 @@ use crate::training::{Parts, Training};
 use crate::{Loss, Noise};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::Frame;
 use dyweight_core::solver::Initial;
-use dyweight_core::spec::{Budget, ScheduleSpec};
 use dyweight_files::Fingerprint;
+use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::{ModelIdentity, SolverFile};
+use dyweight_methods::spec::{Budget, ScheduleSpec};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -56,7 +56,7 @@ pub struct Course {
     pub resume: bool,
     /// Time between two snapshots.
     pub between_snapshots: Option<Duration>,
-    /// Ends the first validation, before which there is no iteration to stop at.
+    /// Ends a search and the first validation, before which there is no iteration to stop at.
     pub stop: Option<Stop>,
 }
 
@@ -274,6 +274,7 @@ impl Prepared {
             frame: &self.plan.student.frame,
             batch: self.plan.recipe.micro_batch,
             calls: self.calls_of_an_evaluation()?,
+            stop: self.course.stop.as_ref(),
         };
         let found = self.plan.learnable.search(&ground)?;
         Training::new(Parts {
@@ -334,6 +335,9 @@ impl Prepared {
             "iterations": run.iteration, "pairs_per_iteration": recipe.pairs,
             "lr": self.plan.resolved.lr, "seed": spec.seed.unwrap_or(0),
         });
+        if let Some(distinct) = recipe.distinct {
+            facts["pairs"] = json!(distinct);
+        }
         if !self.plan.also.is_empty() {
             let calls: BTreeSet<usize> = run.frames().map(|frame| frame.nfe).collect();
             facts["budgets"] = json!(calls);

@@ -3,20 +3,22 @@
 use crate::course::{Pairing, Prepared, Trained};
 use crate::learnable::coeffs;
 use crate::targets::{in_parts, unit};
-use dyweight_core::error::Result;
-use dyweight_core::learned::Frame;
+use dyweight_core::error::{Error, Result};
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::tensor::squared_distance;
+use dyweight_methods::learned::Frame;
 use std::ops::{ControlFlow, Range};
 
 impl Prepared {
     /// Root mean squared difference between the ends of a plan and of the teacher, over all validation pairs. Every process must call it.
     pub fn distance(&self, pairing: &Pairing, plan: &Plan<'_>) -> Result<f64> {
         let (model, targets) = (&*self.course().model, &pairing.validation);
+        let onward =
+            || if targets.is_stopped() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) };
         let part = |range: Range<usize>| {
             let noise = targets.pairs().latents(range.clone())?;
             let denoiser = model.denoiser(&targets.pairs().condition(range.clone()))?;
-            let outcome = sample(&*denoiser, plan, &noise, &mut |_| ControlFlow::Continue(()))?;
+            let outcome = sample(&*denoiser, plan, &noise, &mut |_| onward())?;
             let states = targets.of(range)?;
             let (made, wanted) = (&outcome.samples, &states[states.len() - 1]);
             let error = |i: usize| squared_distance(made.sample(i), 1.0, wanted.sample(i)) / made.sample_len() as f64;
@@ -32,7 +34,7 @@ impl Prepared {
 
     /// The same of what was learned, at the budget of one of the run's frames.
     pub fn distance_of(&self, pairing: &Pairing, trained: &Trained, frame: &Frame) -> Result<f64> {
-        let built = self.plan.learnable.build(&coeffs(trained.run.result(), false), frame)?;
+        let built = trained.run.learnable().build(&coeffs(trained.run.result(), false), frame)?;
         let plan = Plan { solver: &*built.solver, times: built.times, afs: frame.afs, denoise_to_zero: false };
         self.distance(pairing, &plan)
     }

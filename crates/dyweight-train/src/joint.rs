@@ -19,28 +19,13 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct JointOptions {
-    /// Statistics of real images for the loss frechet: fashion or an .npz file.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "NAME|FILE",
-            help_heading = "Optimisation",
-            help = "Statistics of real images for the loss frechet: fashion or an .npz file [fashion]"
-        )
-    )]
+    /// Statistics of real images for the loss frechet: fashion or an .npz file [fashion].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME|FILE", help_heading = "Optimisation"))]
     pub reference: Option<String>,
-    /// Samples that make the moments of the loss frechet.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "N",
-            help_heading = "Optimisation",
-            help = "Samples that make the moments of the loss frechet, the same in every iteration; --batch of them take derivatives [1000]"
-        )
-    )]
+    /// Samples that make the moments of the loss frechet, the same in every iteration; --batch of them take derivatives [1000].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Optimisation"))]
     pub moments: Option<usize>,
 }
 

@@ -6,8 +6,8 @@
 use crate::methods::gits::Ground;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::Result;
-use dyweight_core::learned::{Block, Built, Frame};
-use dyweight_core::solver::Base;
+use dyweight_methods::Base;
+use dyweight_methods::learned::{Block, Built, Frame};
 use dyweight_methods::solver_file::{Body, SolverFile};
 use std::sync::Arc;
 
@@ -48,6 +48,11 @@ pub trait Learnable: Send + Sync {
     /// What takes its place before training, if that is searched for.
     fn search(&self, _: &Ground<'_>) -> Result<Option<Arc<dyn Learnable>>> {
         Ok(None)
+    }
+
+    /// How many samples of the teacher a search looks at, with the analytical first step or without.
+    fn searched(&self, _afs: bool) -> usize {
+        0
     }
 
     /// The numbers as a trace shows them.

@@ -40,7 +40,7 @@ mod training;
 mod work;
 
 pub use course::{Course, Pairing, Prepared, Trained, train};
-pub use dyweight_core::learned::{Block, Built, Frame};
+pub use dyweight_methods::learned::{Block, Built, Frame};
 pub use guard::{Guard, Judgement};
 pub use joint::{Joint, Linearised};
 pub use learnable::{ByBody, Learnable, Shown};

@@ -15,6 +15,8 @@ pub struct Recipe {
     pub micro_batch: usize,
     /// What is moved, one phase after the other.
     pub phases: Vec<Phase>,
+    /// How many pairs there are, visited again in the same order after the last; none if each is used once.
+    pub distinct: Option<usize>,
     /// Lets the noise of a fixed number of pairs move, where the objective is relaxed.
     pub relax: Option<Relaxation>,
     /// Seed of the order in which those are visited.
@@ -65,10 +67,16 @@ impl Recipe {
             Some(relaxation) => relaxation.batch(iteration, self.pairs, self.seed),
             None => {
                 // Derivatives are taken in turns over the samples that make the moments.
-                let turn = self.moments.map_or(iteration, |n| iteration % (n / self.pairs).max(1));
+                let turn = self.moments.or(self.distinct).map_or(iteration, |n| iteration % (n / self.pairs).max(1));
                 turn * self.pairs..(turn + 1) * self.pairs
             }
         }
+    }
+
+    /// Pairs whose targets a run needs.
+    pub fn pairs_needed(&self) -> usize {
+        let all = self.iterations() * self.pairs;
+        self.distinct.map_or(all, |distinct| all.min((distinct / self.pairs).max(1) * self.pairs))
     }
 
     /// The phase of an iteration, and the iteration's number within it.
@@ -97,5 +105,38 @@ impl Group {
             first += block.len();
         }
         places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe(distinct: Option<usize>) -> Recipe {
+        let phases = vec![Phase { iterations: 7, groups: Vec::new() }];
+        let (relax, patience, moments) = (None, None, None);
+        let (pairs, micro_batch, validation_pairs) = (4, 4, 1);
+        Recipe {
+            pairs,
+            micro_batch,
+            phases,
+            distinct,
+            relax,
+            seed: 0,
+            validate_every: None,
+            validation_pairs,
+            patience,
+            moments,
+        }
+    }
+
+    #[test]
+    fn pairs_are_visited_again_after_the_last_whole_batch() {
+        let visited = |distinct| (0..7).map(|i| recipe(distinct).pairs_of(i).start).collect::<Vec<_>>();
+        assert_eq!(visited(None), [0, 4, 8, 12, 16, 20, 24]);
+        assert_eq!(visited(Some(12)), [0, 4, 8, 0, 4, 8, 0]);
+        assert_eq!(visited(Some(15)), visited(Some(12)));
+        let needed = [None, Some(12), Some(15), Some(4), Some(1000)].map(|distinct| recipe(distinct).pairs_needed());
+        assert_eq!(needed, [28, 12, 12, 4, 28]);
     }
 }

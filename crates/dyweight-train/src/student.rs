@@ -7,10 +7,10 @@ use crate::learnable::{Learnable, coeffs};
 use dyweight_core::denoiser::Differentiable;
 use dyweight_core::error::Result;
 use dyweight_core::features::FeatureMap;
-use dyweight_core::learned::Frame;
 use dyweight_core::sample::{Plan, integrate};
 use dyweight_core::tensor::Tensor;
 use dyweight_core::trail::{Cotangent, Memory, Sample, Trail};
+use dyweight_methods::learned::Frame;
 use std::ops::ControlFlow;
 
 /// Everything about the student but its numbers.

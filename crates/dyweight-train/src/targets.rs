@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// Pairs computed and stored together.
-const CHUNK: usize = 16;
+pub(crate) const CHUNK: usize = 16;
 /// Numbers kept in memory; beyond it the oldest chunks are computed or read again.
 const MOST_NUMBERS: usize = 64 << 20;
 
@@ -98,7 +98,8 @@ impl Targets {
         self
     }
 
-    fn is_stopped(&self) -> bool {
+    /// True once whoever waits has asked to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
         self.comm.size() == 1 && self.stop.as_ref().is_some_and(|stop| stop())
     }
 

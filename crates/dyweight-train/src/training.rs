@@ -14,8 +14,8 @@ use super::targets::{Targets, cut, each, in_parts, unit};
 use crate::comm::{Comm, Parcel};
 use dyweight_core::denoiser::{Differentiable, Model};
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::Frame;
 use dyweight_core::tensor::Tensor;
+use dyweight_methods::learned::Frame;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! How much work a run is, before it is done.
 
 use crate::course::Prepared;
+use crate::targets::CHUNK;
 use dyweight_core::error::Result;
 use dyweight_core::sample::{Plan, count_calls};
 use dyweight_core::trail::Memory;
@@ -51,12 +52,15 @@ impl Prepared {
         let validations = recipe.validate_every.map_or(0, |every| 2 + recipe.iterations().div_ceil(every));
         let validating = if validations > 0 { recipe.validation_pairs } else { 0 };
         let again = if self.plan.student.memory == Memory::Recompute { nfe * pairs } else { 0 };
-        let mut teaching = self.calls_of_the_teacher()? * (pairs + validating);
+        // The teacher makes whole chunks.
+        let whole = |pairs: usize| pairs.next_multiple_of(CHUNK);
+        let mut teaching = self.calls_of_the_teacher()? * (whole(recipe.pairs_needed()) + whole(validating));
         if let Some(name) = self.teachers_name()? {
             let made = taught.entry(name).or_default();
             (*made, teaching) = ((*made).max(teaching), teaching.saturating_sub(*made));
         }
-        let calls = teaching + nfe * validating * validations + again;
+        let searching = self.calls_of_the_teacher()? * self.plan.learnable.searched(self.plan.student.frame.afs);
+        let calls = searching + teaching + nfe * validating * validations + again;
         Ok(Work { calls, gradients: nfe * pairs })
     }
 

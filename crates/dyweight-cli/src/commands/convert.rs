@@ -1,7 +1,7 @@
 //! `dyweight convert`.
 
 use super::inspect::{Content, is_inception};
-use crate::files::prepare;
+use crate::files::{keep_finished, place};
 use crate::ui;
 use clap::Args;
 use dyweight::error::shown;
@@ -28,13 +28,17 @@ pub struct ConvertArgs {
     /// Network calls, of a solver file that serves a range of budgets: the solver of one of them is written
     #[arg(long, value_name = "N")]
     nfe: Option<usize>,
+    /// Replace an output that is there already
+    #[arg(long)]
+    overwrite: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &ConvertArgs) -> Result<()> {
     let config = args.config.iter().map(|path| ("--model-config", path.as_path()));
     let inputs: Vec<_> = std::iter::once(("the input", args.input.as_path())).chain(config).collect();
-    prepare(&[("the output", &args.output)], &inputs)?;
+    place(&[("the output", &args.output)], &inputs)?;
+    keep_finished(&args.output, args.overwrite, "output")?;
     if let Some(name) = args.input.to_str().and_then(|s| s.strip_prefix("preset:")) {
         return write_solver(args, &named_preset(name)?.1);
     }

@@ -1,16 +1,18 @@
 //! Running the program and looking at how it ends.
-#![allow(dead_code)] // every test file uses its own part
 
 use dyweight::files::{StoredTensor, TensorFile};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A directory of a test's own, removed when the test succeeds.
 pub struct Place(pub PathBuf);
 
 impl Place {
     pub fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("dyweight-cli-{name}-{}", std::process::id()));
+        static PLACES: AtomicUsize = AtomicUsize::new(0);
+        let number = PLACES.fetch_add(1, Relaxed);
+        let path = std::env::temp_dir().join(format!("dyweight-cli-{name}-{}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -83,6 +85,7 @@ impl Drop for Place {
 
 /// How a run ended.
 #[derive(Debug)]
+#[expect(dead_code, reason = "the arguments are for messages of tests that fail")]
 pub struct Ended {
     pub arguments: String,
     pub code: Option<i32>,

@@ -10,7 +10,7 @@ mod model;
 mod prediction;
 
 pub use closure::ClosureModel;
-pub use model::{Condition, Context, Cost, Decoder, DecoderPullback, Density, Model, TextContext};
+pub use model::{Condition, Context, Cost, Decoder, DecoderPullback, Density, Model, ModelIdentity, TextContext};
 pub use prediction::Prediction;
 
 use crate::coeff::Coeff;

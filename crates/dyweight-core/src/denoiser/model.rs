@@ -245,3 +245,13 @@ impl<T: Differentiable + ?Sized> Differentiable for &T {
         (**self).with_pullback(x, levels)
     }
 }
+
+/// Which model a learned solver belongs to.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct ModelIdentity {
+    /// Its name.
+    pub name: String,
+    /// Fingerprint of its weights, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}

@@ -10,11 +10,10 @@
 //!
 //! Where paper and released code differ we follow the code: the network time is taken absolute, slopes divide by T + 10⁻⁸,
 //! with the analytical first step the scales begin at step 1, and the last T, which is never asked for, may be negative.
-//! Without time shifting (an ablation) T is the nominal time. Adams–Bashforth rows and s = 1 give iPNDM. A wider [`Span`] adds directions to
-//! the update, and is not in the paper.
+//! Without time shifting (an ablation) T is the nominal time. Adams–Bashforth rows and s = 1 give iPNDM. A [`Wider`] span adds
+//! directions to the update, and is not in the paper.
 
-use super::span::{Place, Span, SpanRun, widths};
-use super::{Run, Solver, adams_bashforth};
+use super::{Place, Run, Solver, Wider, WiderRun, adams_bashforth};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::{Error, Result};
@@ -76,7 +75,7 @@ pub struct DyWeight {
     rows: Vec<Vec<Coeff>>,
     scales: Vec<Coeff>,
     shift: bool,
-    span: Span<Coeff>,
+    span: Box<dyn Wider>,
 }
 
 impl DyWeight {
@@ -96,7 +95,7 @@ impl DyWeight {
             let what = "time_scale (one per step, or one fewer with the analytical first step)".into();
             return Err(Error::Shape { what, expected: vec![steps], found: vec![scales.len()] });
         }
-        Ok(Self { rows, scales, shift: true, span: Span::default() })
+        Ok(Self { rows, scales, shift: true, span: Box::new(()) })
     }
 
     /// Fixed weights and scales, which must be finite.
@@ -118,9 +117,9 @@ impl DyWeight {
     }
 
     /// Widens the span; its shapes must go with the weights'.
-    pub fn span(mut self, span: Span<Coeff>) -> Result<Self> {
-        span.check(&widths(&self.rows))?;
-        self.span = span;
+    pub fn span(mut self, span: impl Wider + 'static) -> Result<Self> {
+        span.check(&self.rows.iter().map(Vec::len).collect::<Vec<_>>())?;
+        self.span = Box::new(span);
         Ok(self)
     }
 
@@ -147,7 +146,7 @@ struct DyWeightRun<'s> {
     /// Oldest first, as far as later steps need them.
     slopes: Vec<Sample>,
     kept: Vec<usize>,
-    span: SpanRun<'s>,
+    span: Box<dyn WiderRun + 's>,
 }
 
 impl Solver for DyWeight {
@@ -157,7 +156,7 @@ impl Solver for DyWeight {
     }
 
     fn channels(&self) -> Option<usize> {
-        self.span.operator.as_ref().map(|operator| operator.channels)
+        self.span.channels()
     }
 
     fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
@@ -171,8 +170,8 @@ impl Solver for DyWeight {
 
 impl<'s> DyWeightRun<'s> {
     fn new(solver: &'s DyWeight, times: &'s [Coeff]) -> Self {
-        let span = SpanRun::new(&solver.span);
-        Self { solver, times, time: times[0].clone(), slopes: Vec::new(), kept: solver.kept(), span }
+        let (kept, span) = (solver.kept(), solver.span.begin());
+        Self { solver, times, time: times[0].clone(), slopes: Vec::new(), kept, span }
     }
 }
 
@@ -187,7 +186,8 @@ impl Run for DyWeightRun<'_> {
         let mut terms = vec![(Coeff::from(1.0), &x)];
         let window = &self.slopes[self.slopes.len() - row.len()..];
         terms.extend(row.iter().map(|w| &length * w).zip(window));
-        let place = Place { step: i, x: &x, window, time: &time, first: &self.times[0], kept: self.kept[i] };
+        let (first, next, kept) = (&self.times[0], &self.times[i + 1], self.kept[i]);
+        let place = Place { step: i, x: &x, window, time: &time, first, next, kept };
         let wider = self.span.terms(trail, &place)?;
         terms.extend(wider.iter().map(|(c, v)| (&length * c, v)));
         let next = trail.combine(&terms)?;

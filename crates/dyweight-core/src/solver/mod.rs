@@ -12,7 +12,6 @@
 //! # Ok::<(), dyweight_core::Error>(())
 //! ```
 
-mod base;
 mod deis;
 mod dpm2;
 mod dpmpp;
@@ -21,12 +20,10 @@ mod exponential;
 mod heun;
 mod ipndm;
 mod ipndm_v;
-pub mod span;
 mod table;
 mod unipc;
-mod weights;
+mod wider;
 
-pub use base::Base;
 pub use deis::{Deis, DeisMode};
 pub use dpm2::Dpm2;
 pub use dpmpp::DpmPp;
@@ -37,7 +34,7 @@ pub use ipndm::{Ipndm, adams_bashforth};
 pub use ipndm_v::IpndmV;
 pub use table::StepTable;
 pub use unipc::{UniPc, Variant};
-pub use weights::Weights;
+pub use wider::{Place, Wider, WiderRun};
 
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;

@@ -1,114 +1,60 @@
 //! What a solver file holds of each method: the one list of learned methods.
 
+use crate::Weights;
+use crate::learned::LearnedSolver;
 use crate::{Amed, AmedPlugin, AnyBudget, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, S4s};
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::LearnedSolver;
-use dyweight_core::solver::Weights;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A learned solver of any method, written as `"method"` and `"body"`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "method", content = "body", rename_all = "kebab-case")]
-pub enum Body {
-    /// Learned weights on past slopes.
-    #[serde(rename = "dyweight")]
-    DyWeight(Weights),
-    /// The same as functions of the budget.
-    Any(AnyBudget),
-    /// Learned times.
-    Ld3(Ld3),
-    /// Learned points inside each step.
-    Epd(Epd),
-    /// The same around iPNDM.
-    EpdPlugin(EpdPlugin),
-    /// A predicted point inside each step.
-    Amed(Amed),
-    /// The same around another solver.
-    AmedPlugin(AmedPlugin),
-    /// A grid that was searched for.
-    Gits(Gits),
-    /// Learned step sizes and mixed slopes.
-    Dss(Dss),
-    /// A predicted multistep method.
-    Dlms(Dlms),
-    /// Coefficients of a multistep method.
-    S4s(S4s),
-    /// The same with its grid.
-    S4sAlt(S4s),
+/// The list: a line for each method says its variant, its type, its name and what it learns.
+macro_rules! bodies {
+    ($($variant:ident($body:ty) = $name:literal: $learns:literal,)*) => {
+        /// A learned solver of any method, written as `"method"` and `"body"`.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "method", content = "body")]
+        pub enum Body {
+            $(#[doc = $learns] #[serde(rename = $name)] $variant($body),)*
+        }
+
+        /// The methods, by the name of their bodies, with what each learns.
+        pub const LEARNED: &[(&str, &str)] = &[$(($name, $learns),)*];
+
+        impl Body {
+            /// The method's name.
+            pub fn method(&self) -> &'static str {
+                match self { $(Body::$variant(_) => $name,)* }
+            }
+
+            /// What all methods have in common.
+            pub fn learned(&self) -> &(dyn LearnedSolver + 'static) {
+                match self { $(Body::$variant(body) => body,)* }
+            }
+
+            /// The same, to be changed.
+            pub fn learned_mut(&mut self) -> &mut (dyn LearnedSolver + 'static) {
+                match self { $(Body::$variant(body) => body,)* }
+            }
+        }
+    };
 }
 
-/// The methods, by the name of their bodies, with what each learns.
-pub const LEARNED: &[(&str, &str)] = &[
-    ("dyweight", "weights on past slopes and scales of the network's time"),
-    ("any", "dyweight's as smooth functions of step and budget: one file for a range of budgets"),
-    ("ld3", "times of any solver, and times told to the network"),
-    ("epd", "points inside each step, evaluated side by side"),
-    ("epd-plugin", "the same around iPNDM"),
-    ("amed", "a point inside each step, predicted for each sample"),
-    ("amed-plugin", "the same around euler, dpm2, ipndm or dpmpp"),
-    ("gits", "a grid for any solver, searched without gradients"),
-    ("dss", "step sizes, and slopes mixed with those before"),
-    ("dlms", "a multistep method predicted for each sample"),
-    ("s4s", "coefficients of a multistep method"),
-    ("s4s-alt", "coefficients and grid of a multistep method, in turns"),
-];
+bodies! {
+    DyWeight(Weights) = "dyweight": "weights on past slopes and scales of the network's time",
+    Any(AnyBudget) = "any": "dyweight's as smooth functions of step and budget: one file for a range of budgets",
+    Ld3(Ld3) = "ld3": "times of any solver, and times told to the network",
+    Epd(Epd) = "epd": "points inside each step, evaluated side by side",
+    EpdPlugin(EpdPlugin) = "epd-plugin": "the same around iPNDM",
+    Amed(Amed) = "amed": "a point inside each step, predicted for each sample",
+    AmedPlugin(AmedPlugin) = "amed-plugin": "the same around euler, dpm2, ipndm or dpmpp",
+    Gits(Gits) = "gits": "a grid for any solver, searched without gradients",
+    Dss(Dss) = "dss": "step sizes, and slopes mixed with those before",
+    Dlms(Dlms) = "dlms": "a multistep method predicted for each sample",
+    S4s(S4s) = "s4s": "coefficients of a multistep method",
+    S4sAlt(S4s) = "s4s-alt": "coefficients and grid of a multistep method, in turns",
+}
 
 impl Body {
-    /// The method's name.
-    pub fn method(&self) -> &'static str {
-        match self {
-            Body::DyWeight(_) => "dyweight",
-            Body::Any(_) => "any",
-            Body::Ld3(_) => "ld3",
-            Body::Epd(_) => "epd",
-            Body::EpdPlugin(_) => "epd-plugin",
-            Body::Amed(_) => "amed",
-            Body::AmedPlugin(_) => "amed-plugin",
-            Body::Gits(_) => "gits",
-            Body::Dss(_) => "dss",
-            Body::Dlms(_) => "dlms",
-            Body::S4s(_) => "s4s",
-            Body::S4sAlt(_) => "s4s-alt",
-        }
-    }
-
-    /// What all methods have in common.
-    pub fn learned(&self) -> &(dyn LearnedSolver + 'static) {
-        match self {
-            Body::DyWeight(body) => body,
-            Body::Any(body) => body,
-            Body::Ld3(body) => body,
-            Body::Epd(body) => body,
-            Body::EpdPlugin(body) => body,
-            Body::Amed(body) => body,
-            Body::AmedPlugin(body) => body,
-            Body::Gits(body) => body,
-            Body::Dss(body) => body,
-            Body::Dlms(body) => body,
-            Body::S4s(body) => body,
-            Body::S4sAlt(body) => body,
-        }
-    }
-
-    /// The same, to be changed.
-    pub fn learned_mut(&mut self) -> &mut (dyn LearnedSolver + 'static) {
-        match self {
-            Body::DyWeight(body) => body,
-            Body::Any(body) => body,
-            Body::Ld3(body) => body,
-            Body::Epd(body) => body,
-            Body::EpdPlugin(body) => body,
-            Body::Amed(body) => body,
-            Body::AmedPlugin(body) => body,
-            Body::Gits(body) => body,
-            Body::Dss(body) => body,
-            Body::Dlms(body) => body,
-            Body::S4s(body) => body,
-            Body::S4sAlt(body) => body,
-        }
-    }
-
     /// The weights, of a DyWeight solver.
     pub fn weights(&self) -> Option<&Weights> {
         match self {
@@ -131,5 +77,20 @@ impl Body {
         })?;
         body.learned().check()?;
         Ok(body)
+    }
+
+    /// The version of the format in which it is written: readers of version 2 that are older than spans would pass over one.
+    pub(super) fn version(&self) -> u32 {
+        if self.weights().is_some_and(|weights| !weights.span.is_empty()) { 3 } else { 2 }
+    }
+
+    /// The first of these keys that means nothing to the method. Bodies share parts (`serde(flatten)`), where serde itself cannot refuse a key; but what
+    /// it has not understood it does not write again. Something empty may be left out, and says nothing.
+    pub(super) fn unknown_key<'k>(&self, given: &'k Map<String, Value>) -> Option<&'k str> {
+        let written = serde_json::to_value(self).unwrap_or_default();
+        let says_nothing =
+            |value: &Value| [Value::Null, Value::Array(vec![]), Value::Object(Map::new())].contains(value);
+        let unknown = |(key, value): &(&String, &Value)| written["body"].get(key).is_none() && !says_nothing(value);
+        given.iter().find(unknown).map(|(key, _)| key.as_str())
     }
 }

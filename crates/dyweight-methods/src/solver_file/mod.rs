@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One envelope for all methods, and a `body` that is the method's own ([`Body`]). Version 1, which knew DyWeight alone and had its body's fields
-//! among the others, is read too. Numbers survive writing and reading to the last bit. [`SolverFile::warnings`] says what looks unlike a good
+//! among the others, is read too; version 3 has a span. Numbers survive writing and reading to the last bit. [`SolverFile::warnings`] says what looks unlike a good
 //! solver; `docs/solver-file.md` documents every field.
 
 mod body;
@@ -16,17 +16,18 @@ mod range;
 mod tests;
 
 pub use body::{Body, LEARNED};
+pub use dyweight_core::denoiser::ModelIdentity;
+pub use range::other_budget;
 
+use crate::learned::{Built, Frame, require_finite};
 use dyweight_core::denoiser::{Model, Prediction};
 use dyweight_core::error::{Error, Problem, Result, printable};
-use dyweight_core::learned::{Built, Frame, require_finite};
 use dyweight_core::sample::{Plan, Probed, probe};
 use dyweight_core::schedule::{Grid, Schedule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 const FORMAT: &str = "dyweight-solver";
-const VERSION: u32 = 2;
 /// Fields that version 1 had among the others, and version 2 has in the body.
 const FORMERLY_OUTSIDE: [&str; 4] = ["order", "time_shift", "weights", "time_scale"];
 
@@ -88,23 +89,13 @@ pub struct SolverFile {
     pub tool: String,
 }
 
-/// Which model a solver belongs to.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ModelIdentity {
-    /// Its name.
-    pub name: String,
-    /// Fingerprint of its weights, where known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sha256: Option<String>,
-}
-
 impl SolverFile {
     /// A file of a method in a frame, checked; identity and training are left to be filled in.
     pub fn new(body: Body, frame: &Frame) -> Result<Self> {
         body.learned().check()?;
         let mut file = Self {
             format: FORMAT.into(),
-            version: VERSION,
+            version: 0,
             nfe: frame.nfe,
             rounds: None,
             steps: frame.grid.steps(),
@@ -142,17 +133,23 @@ impl SolverFile {
         }
         match fields.get("version").and_then(Value::as_u64) {
             Some(1) => to_version_2(&mut fields),
-            Some(2) => {}
+            Some(2 | 3) => {}
             other => {
                 let found = other.map_or("of no number".into(), |v| v.to_string());
-                return Err(inconsistent(format!("version {found} is not 1 or 2, the ones this program knows")));
+                return Err(inconsistent(format!("version {found} is not 1, 2 or 3, the ones this program knows")));
             }
         }
+        let spans = fields.get("version").and_then(Value::as_u64) == Some(3);
         let method = text(&fields, "method").ok_or_else(|| inconsistent("method is missing, or no text".into()))?;
         let own = fields.get("body").and_then(Value::as_object).cloned().unwrap_or_default();
-        Body::of(&method, own).map_err(|e| inconsistent(told(&e)))?;
+        let body = Body::of(&method, own.clone()).map_err(|e| inconsistent(told(&e)))?;
+        if body.version() == 3 && !spans {
+            return Err(inconsistent("spans before version 3 had numbers of another scale: train it again".into()));
+        }
+        if let Some(key) = body.unknown_key(&own) {
+            return Err(inconsistent(format!("the body of {method} has no key '{key}'")));
+        }
         let mut file: Self = serde_json::from_value(Value::Object(fields)).map_err(unreadable)?;
-        file.version = VERSION;
         if let Some(rows) = file.body.learned().steps().filter(|rows| *rows != file.steps) {
             return Err(inconsistent(format!("the body has {rows} rows for {} steps", file.steps)));
         }
@@ -226,7 +223,7 @@ impl SolverFile {
         let plan = Plan { solver: &*solver, times, afs: self.afs, denoise_to_zero: false };
         let Probed { calls, rounds, levels } = probe(&plan, self.prediction)?;
         require_finite("network_levels", &levels.iter().flatten().copied().collect::<Vec<_>>())?;
-        (self.realised_times, self.network_levels) = (realised, levels);
+        (self.version, self.realised_times, self.network_levels) = (self.body.version(), realised, levels);
         self.rounds = (rounds < calls).then_some(rounds * (self.nfe / calls.max(1)).max(1));
         Ok(calls)
     }

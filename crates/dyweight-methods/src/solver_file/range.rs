@@ -1,8 +1,16 @@
 //! A file for a range of budgets, and the solver of one of them.
 
 use super::{Body, SolverFile};
+use crate::spec::Budget;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::spec::Budget;
+
+/// The refusal of a number of calls that a solver does not make.
+pub fn other_budget(source: &str, nfe: usize, wanted: usize) -> Error {
+    Error::Conflict {
+        problem: format!("'{source}' is for {nfe} calls, not {wanted}"),
+        hint: format!("leave --nfe out, or train a solver with --nfe {wanted}"),
+    }
+}
 
 impl SolverFile {
     /// The fewest and the most network calls of a file that serves a range of budgets; none of any other.
@@ -22,10 +30,16 @@ impl SolverFile {
         steps.saturating_sub(usize::from(self.afs))
     }
 
-    /// The solver of one budget, as a file of its own: of a file for a range the one that `budget` names, of any other file itself. Evaluations
-    /// cost `calls` network calls, or as many as they did in training. `source` is what the file is called.
+    /// The solver of one budget, as a file of its own: of a file for a range the one that `budget` names, of any other file itself, which must
+    /// make as many calls. Evaluations cost `calls` network calls, or as many as they did in training; who says how many counts the calls of a
+    /// single solver with what else it does. `source` is what the file is called.
     pub fn at(&self, source: &str, budget: Option<Budget>, calls: Option<usize>) -> Result<Self> {
-        let Body::Any(any) = &self.body else { return Ok(self.clone()) };
+        let Body::Any(any) = &self.body else {
+            return match (budget, calls) {
+                (Some(Budget::Nfe(wanted)), None) if wanted != self.nfe => Err(other_budget(source, self.nfe, wanted)),
+                _ => Ok(self.clone()),
+            };
+        };
         let calls = calls.unwrap_or(self.calls()).max(1);
         let (fewest, longest) = any.range();
         let (least, most) = (self.evaluations(fewest) * calls, self.evaluations(longest) * calls);

@@ -1,8 +1,9 @@
 //! Solver files: what is written is read, what is wrong is named.
 
 use super::*;
-use dyweight_core::solver::Weights;
-use dyweight_core::solver::span::{Bands, Operator, SampleNet, Span, StateWeights};
+use crate::Weights;
+use crate::span::{Bands, Operator, SampleNet, Span, StateWeights};
+use crate::spec::Budget;
 
 fn frame(steps: usize) -> Frame {
     let (schedule, range) = (Schedule::Karras { rho: 7.0 }, (0.002, 80.0));
@@ -38,7 +39,7 @@ fn wrong_files_say_what_is_wrong() {
     let text = String::from_utf8(example().to_bytes()).unwrap();
     for (from, to, says) in [
         ("dyweight-solver", "other", "format"),
-        ("\"version\": 2", "\"version\": 3", "version"),
+        ("\"version\": 2", "\"version\": 4", "version"),
         ("\"steps\": 2", "\"steps\": 3", "rows"),
         ("\"method\": \"dyweight\"", "\"method\": \"x\"", "method"),
         ("\"kind\":\"karras\"", "\"kind\":\"cubic\"", "cubic"),
@@ -53,6 +54,39 @@ fn wrong_files_say_what_is_wrong() {
     for cut in 0..text.len() - 2 {
         assert!(SolverFile::parse(&text.as_bytes()[..cut]).is_err());
     }
+}
+
+#[test]
+fn keys_that_mean_nothing_to_the_method_are_refused_by_name() {
+    let dyweight = r#""order": 1, "weights": [[1.0], [1.0]], "time_scale": []"#;
+    let ld3 = r#""base": "euler", "p1": [0.0, 0.0, 0.0], "p2": [0.0, 0.0, 0.0]"#;
+    // What stands beside the body may be anything.
+    let file = |method: &str, body: &str, more: &str| {
+        let text = format!(
+            r#"{{"format": "dyweight-solver", "version": 2, "method": "{method}", "nfe": 2, "steps": 2, "afs": false,
+            "prediction": "denoised", "schedule": {{"kind": "karras", "rho": 7.0}}, "sigma_min": 0.002, "sigma_max": 80.0,
+            "later": 1, "body": {{{body}{more}}}}}"#
+        );
+        SolverFile::parse(text.as_bytes()).map_err(|e| e.to_string())
+    };
+    for (method, body, key) in [("dyweight", dyweight, "twist"), ("dyweight", dyweight, "p1"), ("ld3", ld3, "ordre")] {
+        assert_eq!(file(method, body, "").map(|_| ()), Ok(()));
+        let error = file(method, body, &format!(r#", "{key}": [2]"#)).unwrap_err();
+        assert_eq!(error, format!("the body of {method} has no key '{key}'"));
+    }
+    // Something empty says nothing.
+    assert!(file("dyweight", dyweight, r#", "span": {}"#).is_ok());
+    assert!(file("ld3", ld3, r#", "order": null"#).is_ok());
+}
+
+#[test]
+fn a_file_for_one_budget_is_for_no_other() {
+    let file = example();
+    assert_eq!(file.at("own.json", Some(Budget::Nfe(1)), None).unwrap(), file);
+    assert_eq!(file.at("own.json", None, None).unwrap(), file);
+    let error = file.at("own.json", Some(Budget::Nfe(5)), None).unwrap_err();
+    assert_eq!(error.to_string(), "'own.json' is for 1 calls, not 5");
+    assert!(error.hint().unwrap().contains("--nfe 5"));
 }
 
 #[test]
@@ -97,6 +131,8 @@ fn a_span_is_written_and_read_to_the_last_bit() {
     assert_eq!(SolverFile::parse(&file.to_bytes()).unwrap().to_bytes(), file.to_bytes());
     let text = String::from_utf8(file.to_bytes()).unwrap();
     assert!(text.lines().count() < 60 && text.contains("\"edges\": [1.0,2.5]"), "{text}");
+    // Readers of version 2 that do not know spans would pass over it; those of version 3 are told of it.
+    assert!(text.contains("\"version\": 3"), "{text}");
     // One that is off is not written.
     assert!(!String::from_utf8(example().to_bytes()).unwrap().contains("span"));
 }
@@ -105,6 +141,7 @@ fn a_span_is_written_and_read_to_the_last_bit() {
 fn a_wrong_span_is_refused_by_name() {
     let text = String::from_utf8(spanned().to_bytes()).unwrap();
     for (from, to, says) in [
+        ("\"version\": 3", "\"version\": 2", "another scale"),
         ("\"bands\":", "\"stripes\":", "stripes"),
         ("\"edges\": [1.0,2.5]", "\"edges\": [2.5,1.0]", "rising"),
         ("\"edges\": [1.0,2.5]", "\"edges\": [1.0]", "bands"),

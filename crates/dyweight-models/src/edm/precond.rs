@@ -10,25 +10,11 @@
 //! iDDPM     1               −σ            1/√(σ²+1)     M−1−argmin_j|u_j−σ|
 //! ```
 //!
-//! With w = J_Fᵀ(c_out·v) and n = ⟨∂F/∂c_noise, c_out·v⟩, a cotangent v goes to
-//!
-//! ```text
-//! x:  c_skip·v + c_in·w          σ:  c_skip'·⟨v,x⟩ + c_out'·⟨v,F⟩ + c_in'·⟨x,w⟩ + c_noise'·n
-//! ```
-//!
 //! c_noise is computed in f32 step by step, as where the networks were trained: at small σ the f32 logarithm of VP is
 //! visibly another number. Everything else is f64.
 
 use super::config::PrecondConfig;
-
-/// The factors at one noise level, or their derivatives in it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Factors {
-    pub(super) skip: f64,
-    pub(super) out: f64,
-    pub(super) input: f64,
-    pub(super) noise: f64,
-}
+use crate::preconditioned::Factors;
 
 /// A preconditioning.
 pub(super) struct Precond {

@@ -19,7 +19,7 @@ pub(super) struct UNet {
 }
 
 /// What the layers kept on the way forward.
-pub(super) struct Tape {
+pub(crate) struct Tape {
     embedding: embedding::EmbeddingTape,
     layers: Vec<LayerTape>,
 }

@@ -18,12 +18,13 @@ mod resize;
 pub use file::InceptionFile;
 pub use resize::Resize;
 
+use super::exchange::to_tensor;
 use super::side_by_side::{parts, side_by_side};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::{FeatureMap, FeaturePullback};
 use dyweight_core::tensor::Tensor;
 use dyweight_files::Malformed;
-use dyweight_nn::{Act, Conv2d, ConvAlgo, ConvSpec, Padding, Shape};
+use dyweight_nn::{Act, Conv2d, ConvAlgo, ConvSpec, Padding};
 use net::{Net, spatial_mean};
 use plan::{FEATURES, Unit};
 use resize::Preprocess;
@@ -122,11 +123,6 @@ fn spec(unit: &Unit) -> ConvSpec {
         padding,
         algo: ConvAlgo::Winograd4,
     }
-}
-
-fn to_tensor(act: &Act) -> Result<Tensor> {
-    let Shape { n, h, w, c } = act.shape();
-    Tensor::new([n, c, h, w], act.to_nchw().into_iter().map(f64::from).collect())
 }
 
 impl FeatureMap for Inception {

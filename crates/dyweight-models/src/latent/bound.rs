@@ -1,13 +1,13 @@
-//! A denoiser of latents with its contexts bound: the view solvers have. f64 becomes the engine's f32, and back, here.
+//! A denoiser of latents with its contexts bound: the view solvers have.
 
 use super::network::Network;
-use super::precond::{Factors, Scaling};
-use crate::side_by_side::{parts, side_by_side};
+use super::precond::Scaling;
+use crate::exchange::{leading_channels, scaled_act};
+use crate::preconditioned::{self, Factors, Preconditioned};
 use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback, TextContext};
 use dyweight_core::error::{Error, Result};
-use dyweight_core::tensor::{Tensor, dot};
-use dyweight_nn::{Act, Shape};
-use std::ops::Range;
+use dyweight_core::tensor::Tensor;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 /// What the samples are asked for.
@@ -32,44 +32,11 @@ pub(super) struct Bound<'m, N> {
     pub(super) granularity: usize,
 }
 
-/// One pass of the network over some of the samples.
-struct Pass<T> {
-    samples: Range<usize>,
-    x: Tensor,
-    sigmas: Vec<f64>,
-    factors: Vec<Factors>,
-    /// F.
-    output: Tensor,
-    tape: Option<T>,
-}
+impl<N: Network> Preconditioned for Bound<'_, N> {
+    type Kept = Option<N::Tape>;
 
-impl<N: Network> Bound<'_, N> {
-    /// Runs the network on samples that have been checked; `of` makes something of each pass.
-    fn passes<T: Send>(
-        &self,
-        x: &Tensor,
-        levels: &Levels,
-        record: bool,
-        of: impl Fn(Pass<N::Tape>) -> T + Sync,
-    ) -> Result<Vec<T>> {
-        side_by_side(parts(x.samples(), self.network.at_once()), |samples| {
-            self.pass(x, levels, samples, record).map(&of)
-        })
-    }
-
-    fn pass(&self, x: &Tensor, levels: &Levels, samples: Range<usize>, record: bool) -> Result<Pass<N::Tape>> {
-        let x = x.slice(samples.clone());
-        let sigmas: Vec<f64> = samples.clone().map(|i| levels.of(i)).collect();
-        let factors: Vec<Factors> = sigmas.iter().map(|s| self.precond.factors(*s)).collect();
-        let times = factors.iter().map(|f| f.noise as f32).collect();
-        let contexts = match &self.contexts {
-            Contexts::None => Vec::new(),
-            Contexts::All(context) => vec![context.clone(); samples.len()],
-            Contexts::Each(contexts) => contexts[samples.clone()].to_vec(),
-        };
-        let input = scaled_act(&x, |i| factors[i].input);
-        let (out, tape) = self.network.forward(input, times, &contexts, record)?;
-        Ok(Pass { samples, output: to_tensor(&out)?, x, sigmas, factors, tape })
+    fn at_once(&self) -> RangeInclusive<usize> {
+        self.network.at_once()
     }
 
     fn check(&self, x: &Tensor, levels: &Levels) -> Result<()> {
@@ -95,65 +62,37 @@ impl<N: Network> Bound<'_, N> {
         }
     }
 
-    /// Carries a cotangent of the prediction back through a recorded pass.
-    fn pull_back(&self, pass: Pass<N::Tape>, cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
-        let Pass { samples, x, sigmas, factors, output, tape } = pass;
-        let cotangent = &cotangent.slice(samples);
-        let tape = tape.expect("made by with_pullback");
-        let gradient = scaled_act(cotangent, |i| factors[i].out);
-        let (to_input, to_time) = self.network.backward(tape, gradient);
-        let w = to_tensor(&to_input)?;
-        let sigma_gradient = |i: usize| {
-            let slope = self.precond.slopes(sigmas[i]);
-            let (x, v, w, f) = (x.sample(i), cotangent.sample(i), w.sample(i), output.sample(i));
-            slope.skip * dot(v, x) + slope.out * dot(v, f) + slope.input * dot(x, w) + slope.noise * to_time[i]
+    fn factors(&self, sigma: f64) -> Factors {
+        self.precond.factors(sigma)
+    }
+
+    fn slopes(&self, sigma: f64) -> Factors {
+        self.precond.slopes(sigma)
+    }
+
+    fn forward(&self, x: &Tensor, of: &[Factors], samples: Range<usize>, record: bool) -> Result<(Tensor, Self::Kept)> {
+        let times = of.iter().map(|f| f.noise as f32).collect();
+        let contexts = match &self.contexts {
+            Contexts::None => Vec::new(),
+            Contexts::All(context) => vec![context.clone(); samples.len()],
+            Contexts::Each(contexts) => contexts[samples].to_vec(),
         };
-        let to_sigma = (0..x.samples()).map(sigma_gradient).collect();
-        Ok((combine(&factors, |f| (f.skip, f.input), cotangent, &w), to_sigma))
+        let input = scaled_act(x, x.shape()[1], |i| of[i].input);
+        let (out, tape) = self.network.forward(input, times, &contexts, record)?;
+        Ok((leading_channels(&out, x.shape())?, tape))
     }
-}
 
-impl<T> Pass<T> {
-    /// The denoised samples.
-    fn value(&self) -> Tensor {
-        combine(&self.factors, |f| (f.skip, f.out), &self.x, &self.output)
+    fn backward(&self, kept: Self::Kept, of: &[Factors], cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
+        let tape = kept.expect("made by with_pullback");
+        let gradient = scaled_act(cotangent, cotangent.shape()[1], |i| of[i].out);
+        let (to_input, to_time) = self.network.backward(tape, gradient);
+        Ok((leading_channels(&to_input, cotangent.shape())?, to_time))
     }
-}
-
-/// Per sample a·first + b·second.
-fn combine(factors: &[Factors], pick: impl Fn(&Factors) -> (f64, f64), first: &Tensor, second: &Tensor) -> Tensor {
-    let mut out = first.clone();
-    let len = out.sample_len().max(1);
-    for ((out, second), factors) in out.data_mut().chunks_mut(len).zip(second.data().chunks(len)).zip(factors) {
-        let (a, b) = pick(factors);
-        out.iter_mut().zip(second).for_each(|(o, s)| *o = a * *o + b * s);
-    }
-    out
-}
-
-/// A batch times one factor per sample.
-pub(super) fn scaled_act(x: &Tensor, factor: impl Fn(usize) -> f64) -> Act {
-    let [n, c, h, w] = x.shape();
-    let scaled = (0..n).flat_map(|i| {
-        let factor = factor(i);
-        x.sample(i).iter().map(move |v| (factor * v) as f32)
-    });
-    Act::from_nchw(Shape { n, h, w, c }, &scaled.collect::<Vec<f32>>())
-}
-
-/// An activation as a batch.
-pub(super) fn to_tensor(act: &Act) -> Result<Tensor> {
-    let Shape { n, h, w, c } = act.shape();
-    Tensor::new([n, c, h, w], act.to_nchw().into_iter().map(f64::from).collect())
 }
 
 impl<N: Network> Denoiser for Bound<'_, N> {
     fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
-        self.check(x, levels)?;
-        if x.samples() == 0 {
-            return Ok(x.clone());
-        }
-        Tensor::concat(&self.passes(x, levels, false, |pass| pass.value())?)
+        preconditioned::predict(self, x, levels)
     }
 
     fn prediction(&self) -> Prediction {
@@ -167,22 +106,6 @@ impl<N: Network> Denoiser for Bound<'_, N> {
 
 impl<N: Network> Differentiable for Bound<'_, N> {
     fn with_pullback<'p>(&'p self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'p>)> {
-        self.check(x, levels)?;
-        if x.samples() == 0 {
-            return Ok((x.clone(), Box::new(|g| Ok((g.clone(), Vec::new())))));
-        }
-        let (values, passes): (Vec<_>, Vec<_>) =
-            self.passes(x, levels, true, |pass| (pass.value(), pass))?.into_iter().unzip();
-        let shape = x.shape();
-        let pull_back = move |cotangent: &Tensor| {
-            if cotangent.shape() != shape {
-                let (expected, found) = (shape.to_vec(), cotangent.shape().to_vec());
-                return Err(Error::Shape { what: "cotangent".into(), expected, found });
-            }
-            let pulled = side_by_side(passes, |pass| self.pull_back(pass, cotangent))?;
-            let (to_x, to_sigma): (Vec<_>, Vec<_>) = pulled.into_iter().unzip();
-            Ok((Tensor::concat(&to_x)?, to_sigma.concat()))
-        };
-        Ok((Tensor::concat(&values)?, Box::new(pull_back)))
+        preconditioned::with_pullback(self, x, levels)
     }
 }

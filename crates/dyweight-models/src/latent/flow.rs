@@ -149,28 +149,7 @@ pub(super) fn latent_shape(config: &FluxConfig, factor: Option<usize>, settings:
         problem: format!("the transformer takes {} numbers per token and gives {}", config.inputs, config.outputs),
         hint: "only networks that predict what they are given can be sampled: four pixels of latents a token".into(),
     })?;
-    let bad = |name, value: usize, expected| Err(Error::BadValue { name, value: value.to_string(), expected });
-    let side = |name: &'static str, pixels: Option<usize>| -> Result<usize> {
-        let Some(pixels) = pixels else { return Ok(USUAL_SIZE) };
-        let Some(factor) = factor else {
-            return bad(name, pixels, "this model has no autoencoder: give --shape of the latents".into());
-        };
-        let unit = factor * PATCH;
-        if pixels == 0 || pixels % unit != 0 {
-            return bad(name, pixels, format!("must be a multiple of {unit} pixels"));
-        }
-        Ok(pixels / factor)
-    };
-    let shape = match settings.shape {
-        Some(shape) => shape,
-        None => [channels, side("height", settings.size[0])?, side("width", settings.size[1])?],
-    };
-    if shape[0] != channels || shape[1] % PATCH != 0 || shape[2] % PATCH != 0 || shape.contains(&0) {
-        let up = |size: usize| size.div_ceil(PATCH).max(1) * PATCH;
-        let (expected, found) = (vec![channels, up(shape[1]), up(shape[2])], shape.to_vec());
-        return Err(Error::Shape { what: "latents".into(), expected, found });
-    }
-    Ok(shape)
+    settings.latents(channels, USUAL_SIZE, PATCH, factor)
 }
 
 impl Network for At<'_> {

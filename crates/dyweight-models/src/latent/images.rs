@@ -1,7 +1,7 @@
 //! From samples of a denoiser to images.
 
-use super::bound::{scaled_act, to_tensor};
 use crate::autoencoder::{Autoencoder, Tiling};
+use crate::exchange::{scaled_act, to_tensor};
 use dyweight_core::denoiser::{Decoder, DecoderPullback};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
@@ -28,7 +28,7 @@ impl ImageDecoder {
     fn latents_of(&self, samples: &Tensor, i: usize) -> Act {
         let config = self.autoencoder.config();
         let latents = samples.slice(i..i + 1).map(|u| u / config.scaling + config.shift);
-        let z = scaled_act(&latents, |_| 1.0);
+        let z = scaled_act(&latents, latents.shape()[1], |_| 1.0);
         self.autoencoder.quantise(&z).map_or(z, |(z, _)| z)
     }
 
@@ -72,7 +72,7 @@ impl Decoder for ImageDecoder {
             let scaling = self.autoencoder.config().scaling;
             let one = |i: usize| {
                 let (_, tape) = self.autoencoder.decode(&self.latents_of(&kept, i), true);
-                let g = scaled_act(&gradient.slice(i..i + 1), |_| 1.0);
+                let g = scaled_act(&gradient.slice(i..i + 1), gradient.shape()[1], |_| 1.0);
                 let to_latents = tape.map(|tape| self.autoencoder.decode_backward(tape, &g));
                 Ok(to_tensor(&to_latents.unwrap_or(g))?.map(|v| v / scaling))
             };

@@ -7,9 +7,10 @@ use super::precond::{Precond, Scaling, Target};
 use super::schedule;
 use crate::autoencoder::{Autoencoder, Halves};
 use crate::clip::{Padding, TextTower, Tokenizer};
+use crate::memory::unet_numbers;
 use crate::unet::{Unet, UnetConfig};
 use crate::weights::read_json;
-use dyweight_core::denoiser::{Condition, Context, Decoder, Differentiable, Model, Prediction, TextContext};
+use dyweight_core::denoiser::{Condition, Context, Cost, Decoder, Differentiable, Model, Prediction, TextContext};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Stream;
 use dyweight_core::schedule::BetaTable;
@@ -193,30 +194,41 @@ pub(super) fn precond(bundle: &Bundle, settings: &Settings, config: &UnetConfig)
 
 /// The shape of the latents: as given, or for images of the size asked for, or as trained.
 pub(super) fn latent_shape(config: &UnetConfig, factor: Option<usize>, settings: &Settings) -> Result<[usize; 3]> {
-    let (c, trained) = (config.inputs, config.size.unwrap_or(64));
-    let step = config.granularity();
-    let bad = |name, value: usize, expected| Err(Error::BadValue { name, value: value.to_string(), expected });
-    let side = |name: &'static str, pixels: Option<usize>| -> Result<usize> {
-        let Some(pixels) = pixels else { return Ok(trained) };
-        let Some(factor) = factor else {
-            return bad(name, pixels, "this model has no autoencoder: give --shape of the latents".into());
+    settings.latents(config.inputs, config.size.unwrap_or(64), config.granularity(), factor)
+}
+
+impl Settings {
+    /// The shape of latents whose sides are multiples of `step`: as given, or for images of the size asked for, or of the usual side.
+    pub(super) fn latents(
+        &self,
+        channels: usize,
+        usual: usize,
+        step: usize,
+        factor: Option<usize>,
+    ) -> Result<[usize; 3]> {
+        let bad = |name, value: usize, expected| Err(Error::BadValue { name, value: value.to_string(), expected });
+        let side = |name: &'static str, pixels: Option<usize>| -> Result<usize> {
+            let Some(pixels) = pixels else { return Ok(usual) };
+            let Some(factor) = factor else {
+                return bad(name, pixels, "this model has no autoencoder: give --shape of the latents".into());
+            };
+            let unit = factor * step;
+            if pixels == 0 || pixels % unit != 0 {
+                return bad(name, pixels, format!("must be a multiple of {unit} pixels"));
+            }
+            Ok(pixels / factor)
         };
-        let unit = factor * step;
-        if pixels == 0 || pixels % unit != 0 {
-            return bad(name, pixels, format!("must be a multiple of {unit} pixels"));
+        let shape = match self.shape {
+            Some(shape) => shape,
+            None => [channels, side("height", self.size[0])?, side("width", self.size[1])?],
+        };
+        if shape[0] != channels || shape[1] % step != 0 || shape[2] % step != 0 || shape.contains(&0) {
+            let up = |size: usize| size.div_ceil(step).max(1) * step;
+            let (expected, found) = (vec![channels, up(shape[1]), up(shape[2])], shape.to_vec());
+            return Err(Error::Shape { what: "latents".into(), expected, found });
         }
-        Ok(pixels / factor)
-    };
-    let shape = match settings.shape {
-        Some(shape) => shape,
-        None => [c, side("height", settings.size[0])?, side("width", settings.size[1])?],
-    };
-    if shape[0] != c || shape[1] % step != 0 || shape[2] % step != 0 {
-        let up = |size: usize| size.div_ceil(step) * step;
-        let (expected, found) = (vec![c, up(shape[1]), up(shape[2])], shape.to_vec());
-        return Err(Error::Shape { what: "latents".into(), expected, found });
+        Ok(shape)
     }
-    Ok(shape)
 }
 
 impl Model for LatentModel {
@@ -244,6 +256,17 @@ impl Model for LatentModel {
 
     fn decoder(&self) -> Option<&dyn Decoder> {
         self.images.as_ref().map(|images| images as &dyn Decoder)
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        let (config, size, weights) =
+            (self.unet.config(), [self.latents[1], self.latents[2]], self.unet.weight_bytes());
+        Some(Cost {
+            weights,
+            resident: weights,
+            activations: unet_numbers(config, size).0 * size_of::<f32>() as u64,
+            operations: config.operations(size, TOKENS),
+        })
     }
 
     fn is_bounded(&self) -> bool {

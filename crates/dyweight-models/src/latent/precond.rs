@@ -8,6 +8,7 @@
 //! v   c_skip = 1/(1+σ²),     c_out = −σ(1+σ²)^−½          v = α·ε − s·x₀ of a variance-preserving process (Salimans & Ho 2022)
 //! ```
 
+use crate::preconditioned::Factors;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::schedule::BetaTable;
 
@@ -28,15 +29,6 @@ impl Target {
             Target::V => "v",
         }
     }
-}
-
-/// The four factors, or their derivatives in σ.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Factors {
-    pub(super) skip: f64,
-    pub(super) out: f64,
-    pub(super) input: f64,
-    pub(super) noise: f64,
 }
 
 /// How a network becomes a prediction.

@@ -59,19 +59,11 @@ impl Bundle {
     fn summary_of_flow(&self, settings: &Settings) -> Result<Summary> {
         let flux = self.find_transformer()?;
         let mut parts = vec![summary("transformer", "transformer", &flux, Flux::plan(&flux.config)?)?];
-        let autoencoder = self.vae.as_ref().map(|_| self.find_autoencoder()).transpose()?;
-        if let Some(found) = &autoencoder {
-            parts.push(summary("vae", "autoencoder", found, Autoencoder::plan(&found.config)?)?);
-        }
-        if self.has_text() {
-            let found = self.find_text()?;
-            parts.push(summary("text", "text encoder", &found, TextTower::plan(&found.config)?)?);
-        }
+        let autoencoder = self.add_others(&mut parts, true)?;
         if self.text2.is_some() {
             let found = self.find_text2()?;
             parts.push(summary("text2", "T5 encoder", &found, T5::plan(&found.config)?)?);
         }
-        let autoencoder = autoencoder.map(|found| found.config);
         let factor = autoencoder.as_ref().map(AutoencoderConfig::factor);
         let latents = flow::latent_shape(&flux.config, factor, settings)?;
         let texts = flow::text_tokens(&flux.config, settings.text_tokens)?;
@@ -86,25 +78,30 @@ impl Bundle {
             predicts: "velocity",
             latents,
             mapped: true,
-            images: autoencoder.as_ref().map(|a| [a.images, a.factor() * latents[1], a.factor() * latents[2]]),
+            images: autoencoder.as_ref().map(|autoencoder| images(autoencoder, latents)),
             operations: Some(flux.config.operations(texts, size[0] * size[1] / (flow::PATCH * flow::PATCH))),
             memory: MemoryNeeds::of_flow(&flux.config, autoencoder.as_ref(), size, texts, bytes),
         })
     }
 
-    fn summary_of_unet(&self, settings: &Settings) -> Result<Summary> {
-        let unet = self.find_unet()?;
-        let mut parts = vec![summary("unet", "U-Net", &unet, Unet::plan(&unet.config)?)?];
+    /// Adds the autoencoder and, if the network takes texts, their encoder; returns what the former is.
+    fn add_others(&self, parts: &mut Vec<PartSummary>, takes_text: bool) -> Result<Option<AutoencoderConfig>> {
         let autoencoder = self.vae.as_ref().map(|_| self.find_autoencoder()).transpose()?;
         if let Some(found) = &autoencoder {
             parts.push(summary("vae", "autoencoder", found, Autoencoder::plan(&found.config)?)?);
         }
-        if self.has_text() && unet.config.context.is_some() {
+        if self.has_text() && takes_text {
             let found = self.find_text()?;
             parts.push(summary("text", "text encoder", &found, TextTower::plan(&found.config)?)?);
         }
+        Ok(autoencoder.map(|found| found.config))
+    }
+
+    fn summary_of_unet(&self, settings: &Settings) -> Result<Summary> {
+        let unet = self.find_unet()?;
+        let mut parts = vec![summary("unet", "U-Net", &unet, Unet::plan(&unet.config)?)?];
+        let autoencoder = self.add_others(&mut parts, unet.config.context.is_some())?;
         let tokenizer = self.tokenizer(settings.tokenizer.as_deref())?;
-        let autoencoder = autoencoder.map(|found| found.config);
         let latents = latent_shape(&unet.config, autoencoder.as_ref().map(|a| a.factor()), settings)?;
         let bytes = parts.iter().map(|part| part.weighed.bytes).sum();
         Ok(Summary {
@@ -113,7 +110,7 @@ impl Bundle {
             predicts: precond(self, settings, &unet.config)?.target.name(),
             latents,
             mapped: true,
-            images: autoencoder.as_ref().map(|a| [a.images, a.factor() * latents[1], a.factor() * latents[2]]),
+            images: autoencoder.as_ref().map(|autoencoder| images(autoencoder, latents)),
             operations: None,
             memory: MemoryNeeds::new(&unet.config, autoencoder.as_ref(), [latents[1], latents[2]], bytes),
         })
@@ -142,18 +139,22 @@ impl Summary {
         let parts = vec![weigh("unet", Unet::plan(unet)?), weigh("vae", Autoencoder::plan(autoencoder)?)];
         let latents = latent_shape(unet, Some(autoencoder.factor()), settings)?;
         let bytes = parts.iter().map(|part| part.weighed.bytes).sum();
-        let factor = autoencoder.factor();
         Ok(Self {
             parts,
             predicts: family.target().name(),
             takes_text: unet.context.is_some(),
             latents,
             mapped: false,
-            images: Some([autoencoder.images, factor * latents[1], factor * latents[2]]),
+            images: Some(images(autoencoder, latents)),
             operations: None,
             memory: MemoryNeeds::new(unet, Some(autoencoder), [latents[1], latents[2]], bytes),
         })
     }
+}
+
+/// The shape of the images of latents.
+fn images(autoencoder: &AutoencoderConfig, [_, h, w]: [usize; 3]) -> [usize; 3] {
+    [autoencoder.images, autoencoder.factor() * h, autoencoder.factor() * w]
 }
 
 fn summary<C>(part: &'static str, what: &'static str, found: &Found<C>, plan: Vec<TensorPlan>) -> Result<PartSummary> {

@@ -17,6 +17,7 @@ mod infer;
 mod mixer;
 mod names;
 mod net;
+mod operations;
 mod self_attention;
 mod time;
 mod transformer;

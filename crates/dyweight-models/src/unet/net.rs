@@ -22,6 +22,8 @@ pub struct Unet {
     up: Vec<Level>,
     norm_out: GroupNorm,
     conv_out: Conv2d,
+    /// As they are stored.
+    weight_bytes: u64,
 }
 
 /// Blocks of one size, and the convolution that leads to the next.
@@ -52,12 +54,18 @@ impl Unet {
         layout: &Layout,
         algo: ConvAlgo,
     ) -> Result<(Self, String)> {
-        Source::build("U-Net", set, layout, |scope| Self::new(config, scope, algo))
+        let build = |scope: &Scope<'_>| Self::new(config, scope, algo);
+        // Before the network is there: a plan has layers too.
+        let weight_bytes = Source::weigh("U-Net", &Source::plan(build)?, set, layout)?.bytes;
+        let (unet, hash) = Source::build("U-Net", set, layout, build)?;
+        Ok((Self { weight_bytes, ..unet }, hash))
     }
 
     /// A network with random weights, the same for the same seed: for tests and speed measurements.
     pub fn random(config: &UnetConfig, (seed, dtype): (u64, Dtype), algo: ConvAlgo) -> Result<Self> {
-        Self::new(config, &Source::Random { seed, dtype }.root(), algo)
+        let numbers: usize = Self::plan(config)?.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum();
+        let unet = Self::new(config, &Source::Random { seed, dtype }.root(), algo)?;
+        Ok(Self { weight_bytes: (numbers * dtype.size()) as u64, ..unet })
     }
 
     /// The tensors of a configuration.
@@ -124,6 +132,7 @@ impl Unet {
             norm_out: scope.group_norm("conv_norm_out", widths[0], norm, Activation::Silu)?,
             conv_out: scope.conv("conv_out", ConvSpec::same(widths[0], config.outputs, 3, algo))?,
             config: config.clone(),
+            weight_bytes: 0,
         })
     }
 
@@ -135,6 +144,11 @@ impl Unet {
         if let Some(tape) = tape {
             self.backward(tape, &y);
         }
+    }
+
+    /// Bytes of its weights.
+    pub(crate) fn weight_bytes(&self) -> u64 {
+        self.weight_bytes
     }
 
     /// What it was built from.

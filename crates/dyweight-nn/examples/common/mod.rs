@@ -69,7 +69,7 @@ fn processor_seconds() -> Option<f64> {
 
 /// GFLOP/s of all threads at once on multiply-adds that stay in registers.
 fn measured_peak() -> f64 {
-    const STEPS: usize = 2_000_000;
+    const STEPS: usize = 20_000_000;
     let threads = rayon::current_num_threads();
     let lanes = match Isa::active() {
         Isa::Avx512 => 16,
@@ -94,32 +94,44 @@ fn chains(steps: usize) -> f32 {
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { chains_avx2(steps) },
-        _ => run_chains::<4>(steps, |a, b, c| a * b + c),
+        _ => chains_portable(steps),
     }
 }
 
+// With intrinsics, and no closure: the compiler does not make vectors of plain multiply-adds, nor inline into a closure.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn chains_avx512(steps: usize) -> f32 {
-    run_chains::<16>(steps, f32::mul_add)
+    use std::arch::x86_64::*;
+    let (a, b) = (_mm512_set1_ps(0.999), _mm512_set1_ps(0.001));
+    let mut sums = std::hint::black_box([a; CHAINS]);
+    for _ in 0..steps {
+        for sum in &mut sums {
+            *sum = _mm512_fmadd_ps(*sum, a, b);
+        }
+    }
+    sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn chains_avx2(steps: usize) -> f32 {
-    run_chains::<8>(steps, f32::mul_add)
-}
-
-#[inline(always)]
-fn run_chains<const LANES: usize>(steps: usize, mul_add: impl Fn(f32, f32, f32) -> f32) -> f32 {
-    let mut sums = [[1.0f32; LANES]; CHAINS];
-    let (a, b) = (std::hint::black_box([0.999f32; LANES]), std::hint::black_box([0.001f32; LANES]));
+    use std::arch::x86_64::*;
+    let (a, b) = (_mm256_set1_ps(0.999), _mm256_set1_ps(0.001));
+    let mut sums = std::hint::black_box([a; CHAINS]);
     for _ in 0..steps {
         for sum in &mut sums {
-            for i in 0..LANES {
-                sum[i] = mul_add(sum[i], a[i], b[i]);
-            }
+            *sum = _mm256_fmadd_ps(*sum, a, b);
         }
+    }
+    sums.into_iter().map(|sum| _mm256_cvtss_f32(sum)).sum()
+}
+
+fn chains_portable(steps: usize) -> f32 {
+    let mut sums = [[1.0f32; 4]; CHAINS];
+    let (a, b) = std::hint::black_box((0.999, 0.001));
+    for _ in 0..steps {
+        sums.iter_mut().flatten().for_each(|sum| *sum = *sum * a + b);
     }
     sums.iter().flatten().sum()
 }

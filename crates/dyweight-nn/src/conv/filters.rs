@@ -7,8 +7,8 @@
 //! gradient    panel[(taps−1−tap)·out + o, c]          columns are input channels, the kernel turned by 180°
 //! ```
 //!
-//! Either way a few hundred numbers of a row are widened, transposed in the first-level cache and put in their places: about as
-//! much work as one multiply-add of each weight. Where a panel is used for little more than that, it is made a few channels at
+//! Either way a few hundred numbers of a row are widened, if they are halves, transposed in the first-level cache and put in their
+//! places: about as much work as one multiply-add of each weight. Where a panel is used for little more than that, it is made a few channels at
 //! a time ([`Part`]), so that it stays in the cache until it is used.
 
 use std::ops::Range;
@@ -154,12 +154,17 @@ impl Stored<'_> {
         let (mut rows, mut turned) = (Buffer::stale(count * len), Buffer::zeros(len * width));
         for start in channels.clone().step_by(at_once) {
             let here = at_once.min(channels.end - start) * self.taps;
-            for (row, to) in rows.chunks_exact_mut(len).enumerate() {
-                let entries = start * self.taps..start * self.taps + here;
-                self.weights.widen_row(self.isa, first + row, entries, &mut to[..here]);
-            }
+            let entries = start * self.taps..start * self.taps + here;
             let mut columns: [&[f32]; WIDEST] = [&[]; WIDEST];
-            columns.iter_mut().zip(rows.chunks_exact(len)).for_each(|(column, row)| *column = row);
+            for ((row, column), to) in columns.iter_mut().enumerate().zip(rows.chunks_exact_mut(len)) {
+                *column = match self.weights.floats_of_row(first + row, entries.clone()) {
+                    Some(floats) => floats,
+                    None => {
+                        self.weights.widen_row(self.isa, first + row, entries.clone(), &mut to[..here]);
+                        to
+                    }
+                };
+            }
             transpose(self.isa, &columns[..count], here, &mut turned, width);
             for (k, from) in turned[..here * width].chunks_exact(width).enumerate() {
                 let (channel, tap) = (start - channels.start + k / self.taps, k % self.taps);
@@ -174,7 +179,7 @@ struct Turn<'a> {
     stored: &'a Stored<'a>,
     place: Panel<'a>,
     channels: Range<usize>,
-    /// One row's entries, and room to read on.
+    /// One row's entries, where they must be widened, and room to read on.
     row: &'a mut [f32],
     /// The same by taps, in whole squares.
     turned: &'a mut [f32],
@@ -196,15 +201,21 @@ impl Kernel for Turn<'_> {
                 // SAFETY: this instruction set is the one in use.
                 unsafe { S::prefetch(line.as_ptr().cast()) }
             }
-            let from = weights.bytes_of_row(channel, entries.clone());
-            Widen { dtype: weights.dtype(), from, to: &mut self.row[..entries.len()] }.run::<S>();
+            let row = match weights.floats_of_row(channel, entries.start..entries.end + WIDEST) {
+                Some(floats) => floats,
+                None => {
+                    let from = weights.bytes_of_row(channel, entries.clone());
+                    Widen { dtype: weights.dtype(), from, to: &mut self.row[..entries.len()] }.run::<S>();
+                    &*self.row
+                }
+            };
             for lane in (0..whole).step_by(S::LANES) {
                 let mut columns = [std::ptr::null(); 16];
                 for (i, column) in columns.iter_mut().enumerate().take(S::LANES) {
-                    *column = self.row[(lane + i) * taps..].as_ptr();
+                    *column = row[(lane + i) * taps..].as_ptr();
                 }
                 for at in (0..squares).step_by(S::LANES) {
-                    assert!((lane + S::LANES - 1) * taps + at + S::LANES <= self.row.len());
+                    assert!((lane + S::LANES - 1) * taps + at + S::LANES <= row.len());
                     assert!((at + S::LANES - 1) * width + lane + S::LANES <= self.turned.len());
                     // SAFETY: read and written where it was just asserted that there is room; what lies beyond a column's taps
                     // is another's and goes to rows that are not used.
@@ -215,12 +226,12 @@ impl Kernel for Turn<'_> {
             }
             for lane in 0..count {
                 for tap in if lane < whole { squares } else { 0 }..taps {
-                    self.turned[tap * width + lane] = self.row[lane * taps + tap];
+                    self.turned[tap * width + lane] = row[lane * taps + tap];
                 }
             }
             for (tap, from) in self.turned.chunks_exact(width).take(taps).enumerate() {
-                let row = (taps - 1 - tap) * self.channels.len() + k;
-                self.panel[row * width..][..width].copy_from_slice(from);
+                let to = (taps - 1 - tap) * self.channels.len() + k;
+                self.panel[to * width..][..width].copy_from_slice(from);
             }
         }
     }

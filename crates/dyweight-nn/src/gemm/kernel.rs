@@ -12,6 +12,9 @@ pub(crate) const ROWS: usize = 6;
 /// Rows kept in registers at once with a panel one vector wide.
 const NARROW_ROWS: usize = 8;
 
+/// Floats of a panel that stay in the first-level cache while all rows pass by: a deeper one is taken in parts.
+const FIRST_LEVEL: usize = 8192;
+
 /// How far ahead of use the panel is fetched, in panel rows.
 const PREFETCH_ROWS: usize = 12;
 
@@ -129,8 +132,31 @@ impl PanelProduct<'_> {
     /// As for `run`, and `S` must be available.
     #[inline(always)]
     pub(crate) unsafe fn compute<S: Simd>(&self) {
-        assert_eq!(self.panel.data.len(), self.segments.count * self.segments.len * self.panel.width);
-        // SAFETY: the caller's contract.
+        let (depth, width) = (self.segments.len, self.panel.width);
+        assert_eq!(self.panel.data.len(), self.segments.count * depth * width);
+        let cut = self.segments.count == 1 && self.rows.len() > 2 * ROWS;
+        let parts = if cut { (depth * width).div_ceil(FIRST_LEVEL).max(1) } else { 1 };
+        let step = depth.div_ceil(parts).max(1);
+        for first in (0..depth.max(1)).step_by(step) {
+            let end = if parts == 1 { depth } else { depth.min(first + step) };
+            let data = if parts == 1 { self.panel.data } else { &self.panel.data[first * width..end * width] };
+            let part = PanelProduct {
+                input: self.input.wrapping_add(first),
+                segments: Segments { len: end - first, ..self.segments },
+                rows: self.rows.clone(),
+                panel: Panel { data, ..self.panel },
+                start: if first == 0 { self.start } else { Start::Output },
+                epilogue: if end == depth { self.epilogue } else { Epilogue::NONE },
+                ..*self
+            };
+            // SAFETY: the caller's contract; partial sums wait in the output.
+            unsafe { part.whole_depth::<S>() }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn whole_depth<S: Simd>(&self) {
+        // SAFETY: the contract of `compute`.
         unsafe {
             match self.panel.width / S::LANES {
                 1 => self.narrow_rows::<S>(),
@@ -174,31 +200,67 @@ impl PanelProduct<'_> {
         }
     }
 
+    /// `MR` rows. What happens to whole panels is written so that all of it is unrolled and sums never leave the registers: it
+    /// is what short sums would spend most of their time on otherwise.
     #[inline(always)]
     unsafe fn block<S: Simd, const MR: usize, const NV: usize>(&self, row: usize) {
         // SAFETY: the contract of `run`.
         unsafe {
-            let sums = self.sums::<S, MR, NV>(row);
-            if self.epilogue.is_plain() && self.panel.columns == NV * S::LANES {
-                // Short enough to keep the sums in registers: what short sums spend most of their time on otherwise.
+            let mut outputs = [self.output; MR];
+            for r in 0..MR {
+                outputs[r] = self.output.add(self.output_rows.at(row + r) + self.panel.first);
+            }
+            let whole = self.panel.columns == NV * S::LANES;
+            let sums = self.sums::<S, MR, NV>(row, &outputs, whole);
+            if whole && self.epilogue.is_plain() {
                 let scale = S::splat(self.epilogue.scale);
                 for r in 0..MR {
-                    let output = self.output.add(self.output_rows.at(row + r) + self.panel.first);
                     for v in 0..NV {
-                        S::store(output.add(v * S::LANES), S::mul(sums[r][v], scale));
+                        S::store(outputs[r].add(v * S::LANES), S::mul(sums[r][v], scale));
                     }
                 }
                 return;
             }
-            for (r, sums) in sums.iter().enumerate() {
+            // A copy, one by one: what is indexed at run time lies in memory.
+            let mut kept = [[S::splat(0.0); NV]; MR];
+            for r in 0..MR {
+                for v in 0..NV {
+                    kept[r][v] = sums[r][v];
+                }
+            }
+            for (r, sums) in kept.iter().enumerate() {
                 self.finish::<S, NV>(self.output_rows.at(row + r) + self.panel.first, sums);
             }
         }
     }
 
+    /// What `MR` rows of a panel that is not whole start from.
+    #[inline(always)]
+    unsafe fn partial_start<S: Simd, const MR: usize, const NV: usize>(
+        &self,
+        outputs: &[*mut f32; MR],
+    ) -> [[S::V; NV]; MR] {
+        // SAFETY: the contract of `run`; only existing columns are touched.
+        unsafe {
+            let mut sums = [[S::splat(0.0); NV]; MR];
+            for (output, sums) in outputs.iter().zip(&mut sums) {
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    let lanes = S::LANES.min(self.panel.columns - v * S::LANES);
+                    *sum = load_lanes::<S>(output.add(v * S::LANES), lanes);
+                }
+            }
+            sums
+        }
+    }
+
     /// A function of its own, so that the running sums are nobody else's and stay in registers.
     #[inline(always)]
-    unsafe fn sums<S: Simd, const MR: usize, const NV: usize>(&self, row: usize) -> [[S::V; NV]; MR] {
+    unsafe fn sums<S: Simd, const MR: usize, const NV: usize>(
+        &self,
+        row: usize,
+        outputs: &[*mut f32; MR],
+        whole: bool,
+    ) -> [[S::V; NV]; MR] {
         // SAFETY: the contract of `run`. The panel is read from start to end; prefetches may run past it, harmlessly.
         unsafe {
             let mut lines = [self.input; MR];
@@ -207,11 +269,26 @@ impl PanelProduct<'_> {
             }
             let mut sums = [[S::splat(0.0); NV]; MR];
             if self.start == Start::Output {
-                for r in 0..MR {
-                    let output = self.output.add(self.output_rows.at(row + r) + self.panel.first);
+                if whole {
+                    for r in 0..MR {
+                        for v in 0..NV {
+                            sums[r][v] = S::load(outputs[r].add(v * S::LANES));
+                        }
+                    }
+                } else {
+                    let start = self.partial_start::<S, MR, NV>(outputs);
+                    for r in 0..MR {
+                        for v in 0..NV {
+                            sums[r][v] = start[r][v];
+                        }
+                    }
+                }
+            }
+            if MR == ROWS {
+                // Where the next rows go, and partial sums of theirs wait: it may be far away.
+                for output in outputs {
                     for v in 0..NV {
-                        let lanes = S::LANES.min(self.panel.columns - v * S::LANES);
-                        sums[r][v] = load_lanes::<S>(output.add(v * S::LANES), lanes);
+                        S::prefetch(output.wrapping_add(MR * self.output_rows.step + v * S::LANES));
                     }
                 }
             }

@@ -1,8 +1,8 @@
 //! Who competes.
 
 use dyweight_core::error::{Error, Result};
-use dyweight_core::spec::{Budget, ScheduleSpec, SolverSpec};
 use dyweight_methods::solver_file::SolverFile;
+use dyweight_methods::spec::{Budget, ScheduleSpec, SolverSpec};
 use dyweight_train::{Learned, TrainSpec};
 use serde::Serialize;
 

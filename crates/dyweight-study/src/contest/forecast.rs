@@ -20,6 +20,8 @@ pub struct Forecast {
     pub judging: Work,
     /// Lessons by key, with what each costs.
     pub lessons: BTreeMap<String, Work>,
+    /// The most samples per network call of a lesson.
+    pub lesson_batch: usize,
     /// Teachers by subject, with what their samples cost; kept on disk, so that a second time costs nothing.
     pub teachers: BTreeMap<usize, Work>,
 }
@@ -59,7 +61,9 @@ impl Experiment {
                 continue;
             }
             let course = Tuition::of(&key, entry, &self.subjects[*on], directory, comm)?;
-            let work = course.map(|course| course.work_after(&mut taught)).transpose()?.unwrap_or_default();
+            let Some(course) = course else { continue };
+            forecast.lesson_batch = forecast.lesson_batch.max(course.batch());
+            let work = course.work_after(&mut taught)?;
             forecast.lessons.insert(key, work);
         }
         Ok(forecast)

@@ -17,13 +17,21 @@ pub struct Rival {
 }
 
 /// The best of the handcrafted solvers that can make as many calls as one of a course's frames, on its validation pairs; none where no one can.
-/// Every process must call it.
-pub fn best_handcrafted(prepared: &Prepared, pairing: &Pairing, frame: &Frame) -> Result<Option<Rival>> {
+/// `watch` is told before each how many there are. Every process must call it.
+pub fn best_handcrafted(
+    prepared: &Prepared,
+    pairing: &Pairing,
+    frame: &Frame,
+    watch: &mut dyn FnMut(usize),
+) -> Result<Option<Rival>> {
     let course = prepared.course();
     let calls = course.spec.calls(&*course.model)?;
     let mut best: Option<Rival> = None;
     let mut tried = 0;
-    for entry in lineup(frame.prediction, frame.nfe) {
+    let entries = lineup(frame.prediction, frame.nfe);
+    let all = entries.len();
+    for entry in entries {
+        watch(all);
         let Ok(ready) = Ready::handcrafted(&entry, &*course.model, calls, &course.schedule) else { continue };
         let distance = match prepared.distance(pairing, &ready.plan()) {
             // It lost the numbers, or left the levels the network takes.

@@ -5,9 +5,9 @@ use super::experiment::{Entry, Subject};
 use super::record::Lesson;
 use crate::training_loss;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::spec::Budget;
 use dyweight_files::{atomic, read_file};
 use dyweight_methods::solver_file::SolverFile;
+use dyweight_methods::spec::Budget;
 use dyweight_train::comm::Comm;
 use dyweight_train::{Course, Files, Iteration, Prepared, Stop, Taught, Training, Work};
 use serde_json::Value;
@@ -55,6 +55,11 @@ impl<'c> Tuition<'c> {
     /// Iterations of the whole run.
     pub fn iterations(&self) -> usize {
         self.prepared.iterations()
+    }
+
+    /// Samples per network call.
+    pub fn batch(&self) -> usize {
+        self.prepared.plan.recipe.micro_batch
     }
 
     /// What it costs after others, whose teachers' results it finds.

@@ -194,6 +194,9 @@ impl Gain<'_> {
 
     fn words(&self) -> String {
         let Self { column, row, other, percent, .. } = self;
+        if percent.abs() < 0.5 {
+            return format!("{column}: {row} is as close to the teacher as the best handcrafted solver, {other}");
+        }
         let word = if self.is_closer() { "closer to" } else { "further from" };
         let doubt = if self.is_clear { "" } else { ", though not clearly" };
         format!(

@@ -10,10 +10,11 @@ use super::setup::{FULL, StudySetup};
 use super::{Finding, PLAIN, Study};
 use crate::contest::{Contestant, Entry, Measure, View};
 use crate::metrics::Estimate;
+use crate::report::change;
 use crate::report::html::{Cell, Column, Page, Table, Verdict};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::Result;
-use dyweight_core::spec::{Budget, ScheduleSpec};
+use dyweight_methods::spec::{Budget, ScheduleSpec};
 use dyweight_train::{Loss, SpanSpec, TrainSpec};
 
 pub const STUDY: Study = Study {
@@ -135,7 +136,7 @@ impl Gain {
     /// `-12 ± 3 %`, with both errors in one.
     fn shown(&self) -> String {
         let error = 100.0 * self.difference.total_error() / self.plain;
-        format!("{:+.1} ± {error:.1}", self.percent())
+        format!("{} ± {error:.1}", change(self.percent(), 1))
     }
 }
 
@@ -163,7 +164,7 @@ fn words(view: &View<'_>, measure: &dyn Fn(&Entry) -> Option<Estimate>, row: &st
     let list = |outcome: Outcome, what: &str, after: &str| {
         let of = gains.iter().filter(|(_, gain)| gain.outcome() == outcome);
         let said = |(column, gain): &(&str, Gain)| match outcome {
-            Outcome::Level => format!("{:+.0} % at {column}", gain.percent()),
+            Outcome::Level => format!("{} % at {column}", change(gain.percent(), 0)),
             _ => format!("{:.0} % {what} {FULL} at {column}", gain.percent().abs()),
         };
         let said: Vec<String> = of.map(said).collect();

@@ -3,7 +3,7 @@
 use super::setup::StudySetup;
 use super::{Finding, PLAIN, Study};
 use crate::contest::{Contestant, Entry, Measure, View};
-use dyweight_core::spec::ScheduleSpec;
+use dyweight_methods::spec::ScheduleSpec;
 
 const AB: &str = "Adams-Bashforth, EDM grid";
 const EULER: &str = "Euler weights";

@@ -5,7 +5,7 @@
 
 use super::super::contest::{Entry, Term};
 use dyweight_core::denoiser::Prediction;
-use dyweight_core::spec::ScheduleSpec;
+use dyweight_methods::spec::ScheduleSpec;
 
 const DENOISED: &[(&str, &str)] = &[
     ("Euler (DDIM)", "euler"),

@@ -8,7 +8,7 @@ use super::{Finding, PLAIN, Study, lineup};
 use crate::contest::{Contestant, Entry, Measure, View};
 use crate::report::html::{Cell, Column, Page, Table};
 use dyweight_core::error::Result;
-use dyweight_core::spec::{Budget, ScheduleSpec};
+use dyweight_methods::spec::{Budget, ScheduleSpec};
 use dyweight_train::{CountParallel, Loss, TrainSpec};
 
 pub const STUDY: Study = Study {
@@ -34,6 +34,10 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
     let mut entries = Vec::new();
     for nfe in &setup.budgets {
         for (method, ..) in dyweight_train::methods::list() {
+            // DyWeight again, for several budgets at once.
+            if method == "any" {
+                continue;
+            }
             if !setup.rivals.methods.is_empty() && !setup.rivals.methods.iter().any(|m| m == method) {
                 continue;
             }
@@ -68,7 +72,7 @@ fn training(setup: &StudySetup, method: &str, nfe: usize) -> Option<(TrainSpec, 
     let stepwise = method.starts_with("epd") || method.starts_with("amed");
     if method == "gits" {
         // Costs are measured on as many samples as others learn from, or the usual number.
-        (train.iters, train.batch, train.lr, train.loss) = (None, None, None, None);
+        (train.iters, train.batch, train.pairs, train.lr, train.loss) = (None, None, None, None, None);
     }
     // A rate that was asked for is DyWeight's.
     if method != "dyweight" {

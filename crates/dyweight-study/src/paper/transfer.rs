@@ -4,7 +4,7 @@ use super::setup::{IPNDM, StudySetup};
 use super::{Finding, PLAIN, Study, lineup};
 use crate::contest::{Contestant, Entry, Measure, Subject, Tally, View};
 use dyweight_core::error::Result;
-use dyweight_core::spec::ScheduleSpec;
+use dyweight_methods::spec::ScheduleSpec;
 use dyweight_models::ModelSpec;
 use dyweight_train::TrainSpec;
 use std::sync::Arc;

@@ -165,15 +165,27 @@ pub(super) fn plain(value: f64) -> String {
 
 /// A number rounded to four significant digits, with its error (in the error's digits) if there is one.
 pub(super) fn brief(value: f64, error: Option<f64>) -> String {
+    measured(value, error.as_slice())
+}
+
+/// A number with its errors, all in the digits of the first.
+pub(super) fn measured(value: f64, errors: &[f64]) -> String {
     let rounded = |v: f64, text: String| plain(text.parse().unwrap_or(v));
-    match error.filter(|e| e.is_finite() && *e > 0.0) {
-        Some(error) if value.abs().max(error) >= 1e-3 && value.abs() < 1e5 => {
-            let digits = (1.0 - libm::log10(error).floor()).clamp(0.0, 9.0) as usize;
-            format!("{} ± {error:.digits$}", signed(&format!("{value:.digits$}")))
-        }
-        Some(error) => format!("{} ± {}", scientific(value), rounded(error, format!("{error:.1e}"))),
-        None => rounded(value, format!("{value:.3e}")),
-    }
+    let Some(first) = errors.first().copied().filter(|e| e.is_finite() && *e > 0.0) else {
+        return rounded(value, format!("{value:.3e}"));
+    };
+    let is_plain = value.abs().max(first) >= 1e-3 && value.abs() < 1e5;
+    let digits = (1.0 - libm::log10(first).floor()).clamp(0.0, 9.0) as usize;
+    let shown = if is_plain { signed(&format!("{value:.digits$}")) } else { scientific(value) };
+    let error = |e: &f64| if is_plain { format!("{e:.digits$}") } else { rounded(*e, format!("{e:.1e}")) };
+    std::iter::once(shown).chain(errors.iter().map(error)).collect::<Vec<_>>().join(" ± ")
+}
+
+/// How much more or less something is, in percent: `+12`, `−3`, and `0` for what rounds to nothing.
+pub(crate) fn change(percent: f64, decimals: usize) -> String {
+    let shown = signed(&format!("{percent:.decimals$}"));
+    let is_zero = shown.chars().all(|c| matches!(c, '0' | '.'));
+    if is_zero || percent < 0.0 { shown } else { format!("+{shown}") }
 }
 
 /// A name before a number, if it has one.
@@ -245,6 +257,15 @@ mod tests {
             }
         }
         assert!(Axis::log("").place([1.0].into_iter(), 5).fraction(-1.0).is_nan());
+    }
+
+    #[test]
+    fn numbers_have_the_digits_that_count_and_no_sign_of_nothing() {
+        assert_eq!(measured(0.12345, &[0.0012, 0.02]), "0.1235 ± 0.0012 ± 0.0200");
+        assert_eq!(measured(8.7525e-4, &[1.2e-5, 8.75254662e-3]), "8.75×10⁻⁴ ± 1.2×10⁻⁵ ± 0.0088");
+        assert_eq!(measured(0.12345, &[0.0]), "0.1235");
+        assert_eq!([0.3, -0.3, 12.4, -1.6].map(|p| change(p, 0)), ["0", "0", "+12", "−2"]);
+        assert_eq!([0.02, -0.26].map(|p| change(p, 1)), ["0.0", "−0.3"]);
     }
 
     #[test]

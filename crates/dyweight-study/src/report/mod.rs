@@ -22,6 +22,7 @@ mod samples;
 mod sheet;
 mod svg;
 
+pub(crate) use axis::change;
 pub use axis::{Axis, Scale};
 pub use bars::{BarChart, BarSeries};
 pub use canvas::{Align, Canvas, Dash, Point, Rect, Spot, Stroke, TextStyle, text_width};

@@ -2,11 +2,11 @@
 
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
-use dyweight_core::learned::Frame;
 use dyweight_core::schedule::BetaTable;
-use dyweight_core::spec::ScheduleSpec;
 use dyweight_files::EpdPreset;
+use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::{Body, ModelIdentity, SolverFile};
+use dyweight_methods::spec::ScheduleSpec;
 use dyweight_methods::{Epd, EpdPlugin};
 use serde_json::json;
 

@@ -7,12 +7,12 @@ pub use epd::epd_preset;
 pub use release::{preset, released};
 
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::LearnedSolver;
-use dyweight_core::solver::Weights;
-use dyweight_core::spec::Budget;
 use dyweight_files::Malformed;
 use dyweight_files::{EpdPresets, Fingerprint, Format, Presets, SharedBytes, TensorFile, read_file, sniff};
+use dyweight_methods::Weights;
+use dyweight_methods::learned::LearnedSolver;
 use dyweight_methods::solver_file::{Body, SolverFile};
+use dyweight_methods::spec::Budget;
 use serde_json::Value;
 use std::path::Path;
 
@@ -83,7 +83,7 @@ impl Learned {
     /// The solver of one budget, where the source has one for each of a range; see [`SolverFile::at`].
     pub fn at(self, source: &str, budget: Option<Budget>, calls: Option<usize>) -> Result<Self> {
         match (&self.body, &self.file) {
-            (Body::Any(_), Some(file)) => Ok(Self::of_file(file.at(source, budget, calls)?)),
+            (_, Some(file)) => Ok(Self::of_file(file.at(source, budget, calls)?)),
             (Body::Any(_), None) => Err(Error::Conflict {
                 problem: format!("{source} holds the numbers of many budgets without their grid"),
                 hint: "use the solver file that training wrote".into(),

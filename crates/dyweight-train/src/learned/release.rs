@@ -2,10 +2,10 @@
 
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::Frame;
 use dyweight_core::schedule::{BetaTable, Schedule, Shift};
-use dyweight_core::solver::Weights;
 use dyweight_files::{OfficialCoefficients, Preset, official};
+use dyweight_methods::Weights;
+use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::{Body, ModelIdentity, SolverFile};
 use serde_json::json;
 

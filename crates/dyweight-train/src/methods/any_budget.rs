@@ -1,15 +1,15 @@
 //! DyWeight for a range of budgets: all of them in every iteration, on the same pairs, towards the geometric mean of their losses (`budgets.rs`).
 
-use super::{Common, Method, Start, other_method};
+use super::{Common, Method, Start, USUAL_WINDOW, other_method};
 use crate::learnable::Learnable;
 use crate::learned::Learned;
 use crate::recipe::Phase;
 use crate::spec::TrainSpec;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::Frame;
 use dyweight_core::solver::{Ipndm, Solver};
 use dyweight_methods::AnyBudget;
+use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::Body;
 use serde::{Deserialize, Serialize};
 
@@ -17,23 +17,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct AnyBudgetOptions {
-    /// Degree of any's polynomials in the step.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "N", help_heading = "Solver", help = "Degree of any's polynomials in the step [3]")
-    )]
+    /// Degree of any's polynomials in the step [3].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Solver"))]
     pub step_degree: Option<usize>,
-    /// Degree of any's polynomials in the budget.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "N", help_heading = "Solver", help = "Degree of any's polynomials in the budget [3]")
-    )]
-    pub budget_degree: Option<usize>,
 }
 
-/// The usual degrees in step and budget.
-const DEGREES: (usize, usize) = (3, 3);
+/// The usual degree in the step.
+const DEGREE: usize = 3;
 
 /// The method.
 pub(super) struct AnyBudgetMethod;
@@ -44,7 +36,7 @@ impl Method for AnyBudgetMethod {
     }
 
     fn options(&self) -> &'static [&'static str] {
-        &["afs", "order", "step-degree", "budget-degree"]
+        &["afs", "order", "step-degree"]
     }
 
     fn usual_afs(&self, prediction: Prediction) -> bool {
@@ -70,15 +62,17 @@ impl Method for AnyBudgetMethod {
 
     fn start_of_all(&self, spec: &TrainSpec, frame: &Frame, also: &[Frame]) -> Result<Start> {
         let steps = also.iter().chain([frame]).map(|f| f.grid.steps()).collect();
-        let degrees = (spec.any.step_degree.unwrap_or(DEGREES.0), spec.any.budget_degree.unwrap_or(DEGREES.1));
-        check("step-degree", degrees.0)?;
-        check("budget-degree", degrees.1)?;
-        let window = spec.order.unwrap_or(3);
+        let degree = spec.any.step_degree.unwrap_or(DEGREE);
+        if degree > MOST {
+            let expected = format!("must be at most {MOST}");
+            return Err(Error::BadValue { name: "step-degree", value: degree.to_string(), expected });
+        }
+        let window = spec.order.unwrap_or(USUAL_WINDOW);
         if window == 0 || window > MOST {
             let expected = format!("any's window has 1 to {MOST} slopes");
             return Err(Error::BadValue { name: "order", value: window.to_string(), expected });
         }
-        let fresh = AnyBudget::start(window, steps, degrees);
+        let fresh = AnyBudget::start(window, steps, degree);
         let body = match spec.init.as_deref() {
             None | Some("ab" | "ipndm") => fresh,
             Some(source) => given(source, spec, fresh)?,
@@ -96,13 +90,6 @@ impl Method for AnyBudgetMethod {
 /// Largest degree and window.
 const MOST: usize = 15;
 
-fn check(name: &'static str, degree: usize) -> Result<()> {
-    if degree <= MOST {
-        return Ok(());
-    }
-    Err(Error::BadValue { name, value: degree.to_string(), expected: format!("must be at most {MOST}") })
-}
-
 /// The numbers of a file over the same range. What the options leave open the file decides.
 fn given(source: &str, spec: &TrainSpec, fresh: AnyBudget) -> Result<AnyBudget> {
     let body = match Learned::open(source)?.body {
@@ -116,13 +103,13 @@ fn given(source: &str, spec: &TrainSpec, fresh: AnyBudget) -> Result<AnyBudget> 
             hint: "begin and end --nfe as the file's training did, or leave --init out".into(),
         });
     }
-    let shape = |any: &AnyBudget| (any.order, any.time_scale.len(), any.time_scale[0].len());
+    let shape = |any: &AnyBudget| (any.order, any.time_scale.len());
     let said = spec.order.is_some() || spec.any != AnyBudgetOptions::default();
     if said && shape(&body) != shape(&fresh) {
         return Err(Error::Conflict {
-            problem: format!("{source} has another window or other degrees"),
-            hint: "leave --order, --step-degree and --budget-degree out: they are the file's".into(),
+            problem: format!("{source} has another window or degree"),
+            hint: "leave --order and --step-degree out: they are the file's".into(),
         });
     }
-    Ok(AnyBudget { trained: fresh.trained, ..body })
+    Ok(body.with_budgets(fresh.trained))
 }

@@ -6,10 +6,10 @@ use crate::recipe::Phase;
 use crate::spec::TrainSpec;
 use dyweight_core::denoiser::{Prediction, no_feature};
 use dyweight_core::error::Result;
-use dyweight_core::learned::Frame;
 use dyweight_core::noise::Stream;
 use dyweight_core::solver::{Ipndm, Solver};
 use dyweight_methods::Dlms;
+use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::Body;
 
 /// The method.

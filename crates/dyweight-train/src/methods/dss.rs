@@ -12,9 +12,9 @@ use crate::recipe::Phase;
 use crate::spec::{TrainSpec, not_negative};
 use crate::targets::Supervision;
 use dyweight_core::error::Result;
-use dyweight_core::learned::Frame;
 use dyweight_core::solver::{Ipndm, Solver};
 use dyweight_methods::Dss;
+use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::Body;
 use serde::{Deserialize, Serialize};
 
@@ -22,16 +22,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct DssOptions {
-    /// Weight of the loss at the end.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Optimisation",
-            help = "Weight of dss's loss at the end, beside that of the path [1000]"
-        )
-    )]
+    /// Weight of dss's loss at the end, beside that of the path [1000].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub end_weight: Option<f64>,
 }
 

@@ -2,18 +2,19 @@
 
 use super::learned_weights::{LearnedWeights, ScaleMode};
 use super::span::{On, SpanSpec};
-use super::{Common, Method, Start, other_method};
+use super::{Common, Method, Start, USUAL_WINDOW, other_method};
 use crate::learnable::Learnable;
 use crate::learned::Learned;
 use crate::recipe::Phase;
 use crate::spec::TrainSpec;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::Frame;
 use dyweight_core::noise::Stream;
-use dyweight_core::solver::span::{Span, fitted_rows};
-use dyweight_core::solver::{Initial, Ipndm, Rows, Scales, Solver, Weights};
-use dyweight_core::spec::Budget;
+use dyweight_core::solver::{Initial, Ipndm, Rows, Scales, Solver};
+use dyweight_methods::Weights;
+use dyweight_methods::learned::Frame;
+use dyweight_methods::span::{Span, fitted_rows};
+use dyweight_methods::spec::Budget;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -21,26 +22,19 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct DyWeightOptions {
-    /// Time scales: free or bounded to (0.5, 1.5).
-    #[cfg_attr(feature = "clap", arg(long, value_name = "free|bounded", value_parser = crate::spec::one_of::<ScaleMode>(&["free", "bounded"]), help_heading = "Solver", help = "Time scales: free or bounded to (0.5, 1.5) [free]"))]
+    /// Time scales: free or bounded to (0.5, 1.5) [free].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "free|bounded", value_parser = crate::spec::one_of::<ScaleMode>(&["free", "bounded"]), help_heading = "Solver"))]
     pub scale: Option<ScaleMode>,
     /// Ablation: time is not shifted.
-    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver", help = "Ablation: time is not shifted"))]
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub no_time_shift: Option<bool>,
     /// Ablation: no time scales.
-    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver", help = "Ablation: no time scales"))]
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub no_time_scale: Option<bool>,
-    /// What is weighed besides slopes.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "LIST",
-            help_heading = "Solver",
-            help = "Wider span at no further call: state, bands, operator:3 or :5 (and :mixed), sample, with commas between [none]"
-        )
-    )]
+    /// Wider span at no further call: state, bands, operator:3 or :5 (and :mixed), sample, with commas between [none].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", help_heading = "Solver"))]
     pub span: Option<SpanSpec>,
 }
 
@@ -131,7 +125,7 @@ const MOST_WEIGHTS: usize = 1 << 20;
 /// Weights, scales and time shifting to begin with.
 fn beginning(spec: &TrainSpec, frame: &Frame) -> Result<Beginning> {
     let (steps, afs) = (frame.grid.steps(), frame.afs);
-    let window = spec.order.unwrap_or(3);
+    let window = spec.order.unwrap_or(USUAL_WINDOW);
     if window == 0 {
         let expected = "a window has at least the current slope: 1 or more".into();
         return Err(Error::BadValue { name: "order", value: "0".into(), expected });

@@ -13,12 +13,12 @@ use crate::stepwise::{Link, Stepwise};
 use crate::targets::Supervision;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
-use dyweight_core::learned::Frame;
 use dyweight_core::noise::Stream;
 use dyweight_core::solver::Solver;
-use dyweight_core::spec::budget::Evaluations;
-use dyweight_core::spec::{ScheduleSpec, SolverSpec};
+use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::Body;
+use dyweight_methods::spec::budget::Evaluations;
+use dyweight_methods::spec::{ScheduleSpec, SolverSpec};
 use dyweight_methods::{Epd, EpdPlugin};
 
 /// EPD, or EPD around iPNDM.

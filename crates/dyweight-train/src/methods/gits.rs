@@ -10,25 +10,26 @@
 //! solver ends nearest to the teacher on the last batch. Where the second point is the teacher's second, there is no room for one.
 
 use super::base::BaseOptions;
-use super::{Common, Method, Start};
+use super::{Common, Method, Start, USUAL_WINDOW};
 use crate::comm::Comm;
 use crate::learnable::Learnable;
 use crate::recipe::Phase;
 use crate::spec::{TrainSpec, finite_above, positive};
-use crate::targets::in_parts;
+use crate::targets::{Stop, in_parts};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::{Block, Built, Frame};
 use dyweight_core::sample::{Plan, count_calls, sample};
 use dyweight_core::schedule::{Grid, Schedule};
-use dyweight_core::solver::{Base, Solver};
-use dyweight_core::spec::SolverSpec;
-use dyweight_core::spec::budget::check_steps;
+use dyweight_core::solver::Solver;
 use dyweight_core::tensor::{Tensor, dot};
 use dyweight_core::trail::{Query, Trail};
 use dyweight_files::TensorFile;
+use dyweight_methods::Base;
+use dyweight_methods::learned::{Block, Built, Frame};
 use dyweight_methods::solver_file::{Body, SolverFile};
+use dyweight_methods::spec::SolverSpec;
+use dyweight_methods::spec::budget::check_steps;
 use dyweight_methods::{Cost, Gits, shortest};
 use serde::{Deserialize, Serialize};
 use std::ops::{ControlFlow, Range};
@@ -38,25 +39,16 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct GitsOptions {
-    /// How jumps are compared with the teacher.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "dev|l1|l2", value_parser = crate::spec::one_of::<Cost>(&["dev", "l1", "l2"]), help_heading = "Teacher", help = "How gits compares Euler's jumps with the teacher [dev]"))]
+    /// How gits compares Euler's jumps with the teacher [dev].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "dev|l1|l2", value_parser = crate::spec::one_of::<Cost>(&["dev", "l1", "l2"]), help_heading = "Teacher"))]
     pub cost: Option<Cost>,
-    /// Weight of later jumps.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Teacher",
-            help = "How much gits weighs each later jump against the one before [1.15]"
-        )
-    )]
+    /// How much gits weighs each later jump against the one before [1.15].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub factor: Option<f64>,
-    /// Samples the costs are measured on.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Teacher", help = "Samples on which gits measures costs [256]")
-    )]
+    /// Samples on which gits measures costs [256].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub samples: Option<usize>,
 }
 
@@ -145,7 +137,7 @@ impl Method for GitsMethod {
             teacher_grid: frame.schedule.grid(steps, frame.range)?,
             teacher,
         };
-        Ok(Start { learnable: Arc::new(search), numbers: Vec::new(), window: 1, settled: spec.clone() })
+        Ok(Start { learnable: Arc::new(search), numbers: Vec::new(), window: USUAL_WINDOW, settled: spec.clone() })
     }
 
     fn phases(&self, _: &TrainSpec, common: &Common, _: &dyn Learnable) -> Result<Vec<Phase>> {
@@ -179,6 +171,19 @@ pub struct Ground<'g> {
     pub batch: usize,
     /// Network calls of an evaluation.
     pub calls: usize,
+    /// Ends the search once it is so.
+    pub stop: Option<&'g Stop>,
+}
+
+impl Ground<'_> {
+    /// What an observer of steps says: to go on, unless the search is to stop.
+    fn onward(&self) -> ControlFlow<Error> {
+        if self.stop.is_some_and(|stop| stop()) {
+            ControlFlow::Break(Error::Cancelled)
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
 }
 
 /// A teacher's trajectories: states and slopes, `[point]` batches.
@@ -244,6 +249,7 @@ impl Search {
             if state.index == last {
                 return ControlFlow::Continue(());
             }
+            ground.onward()?;
             let mut trail = Trail::sampling(&memo).analytic_first(ground.frame.afs && state.index == 0);
             match trail.slope(state.x, &Query::at(&Coeff::from(state.sigma))) {
                 Ok(slope) => slopes.push(slope.tensor().clone()),
@@ -313,7 +319,7 @@ impl Search {
                 points.insert(1, k);
                 let solver = self.base.build(ground.frame.bounded)?;
                 let plan = Plan::new(&*solver, &self.grid(&points)?).afs(true);
-                Ok(sample(&*model, &plan, &noise, &mut |_| ControlFlow::Continue(()))?.samples)
+                Ok(sample(&*model, &plan, &noise, &mut |_| ground.onward())?.samples)
             };
             Tensor::concat(&in_parts(ground.model, 0..noise.samples(), ground.batch, part)?)
         };
@@ -367,6 +373,11 @@ impl Learnable for Search {
         Err(Error::Conflict { problem: "nothing was searched for yet".into(), hint: "run the search first".into() })
     }
 
+    /// The free point of the analytical first step needs where the teacher ends once more. How many points are tried is not known before.
+    fn searched(&self, afs: bool) -> usize {
+        if afs { 2 * self.samples } else { self.samples }
+    }
+
     fn search(&self, ground: &Ground<'_>) -> Result<Option<Arc<dyn Learnable>>> {
         let indices: Vec<usize> = ground.comm.from_first(|| self.found(ground))?;
         let (base, cost, factor) = (self.base.clone(), self.cost, self.factor);
@@ -392,7 +403,7 @@ impl Learnable for Found {
     }
 
     fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built> {
-        dyweight_core::learned::LearnedSolver::build(&self.body, numbers, frame)
+        dyweight_methods::learned::LearnedSolver::build(&self.body, numbers, frame)
     }
 
     fn export(&self, _: &[f64], frame: &Frame) -> Result<SolverFile> {

@@ -18,8 +18,8 @@ use crate::relax::Relaxation;
 use crate::spec::{TrainSpec, finite_above};
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
-use dyweight_core::learned::Frame;
 use dyweight_core::solver::Solver;
+use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::Body;
 use dyweight_methods::{Ld3, TimeMode};
 use serde::{Deserialize, Serialize};
@@ -28,29 +28,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct Ld3Options {
-    /// In which variable times are learned.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "lambda|time", value_parser = crate::spec::one_of::<TimeMode>(&["lambda", "time"]), help_heading = "Solver", help = "In which variable ld3 learns times [lambda; time for flows]"))]
+    /// In which variable ld3 learns times [lambda; time for flows].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "lambda|time", value_parser = crate::spec::one_of::<TimeMode>(&["lambda", "time"]), help_heading = "Solver"))]
     pub mode: Option<TimeMode>,
-    /// How far the network's times may lie from the solver's.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Solver",
-            help = "How far ld3's times for the network may lie from the solver's, of the smallest spacing [0.5]"
-        )
-    )]
+    /// How far ld3's times for the network may lie from the solver's, of the smallest spacing [0.5].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver"))]
     pub window: Option<f64>,
-    /// Rate of the network's times.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Optimisation",
-            help = "Rate of ld3's times for the network [0.1 by the number of steps]"
-        )
-    )]
+    /// Rate of ld3's times for the network [0.1 by the number of steps].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub lr2: Option<f64>,
 }
 
@@ -79,7 +66,6 @@ impl Method for Ld3Method {
             "window",
             "lr2",
             "relax",
-            "pairs",
             "noise-step",
             "noise-radius",
         ]
@@ -89,7 +75,7 @@ impl Method for Ld3Method {
         if spec.relax.relax.unwrap_or(true) {
             let batch = spec.batch.unwrap_or(BATCH);
             spec.batch = Some(batch);
-            let pairs = spec.relax.pairs.unwrap_or(PAIRS);
+            let pairs = spec.pairs.unwrap_or(PAIRS);
             spec.iters = spec.iters.or(Some(ROUNDS * pairs.div_ceil(batch.max(1))));
             spec.validation = spec.validation.or(Some(PAIRS));
         }

@@ -10,8 +10,9 @@
 use crate::learnable::{Learnable, Shown, in_blocks};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::Result;
-use dyweight_core::learned::{Block, Built, Frame, LearnedSolver};
-use dyweight_core::solver::{Rows, Scales, Weights};
+use dyweight_core::solver::{Rows, Scales};
+use dyweight_methods::Weights;
+use dyweight_methods::learned::{Block, Built, Frame, LearnedSolver};
 use dyweight_methods::solver_file::{Body, SolverFile};
 use serde::{Deserialize, Serialize};
 
@@ -152,7 +153,7 @@ impl Learnable for LearnedWeights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dyweight_core::solver::span::{Bands, Span};
+    use dyweight_methods::span::{Bands, Span};
 
     #[test]
     fn rows_and_scales_come_back() {

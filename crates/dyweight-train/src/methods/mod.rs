@@ -1,6 +1,6 @@
 //! The methods that can be learned, a file each: options of their own, where they start, and the recipe of their authors.
 //!
-//! A method is a [`LearnedSolver`](dyweight_core::learned::LearnedSolver) in `dyweight-methods` (DyWeight: in `dyweight-core`) and a `Method` here; the trainer is the same for all.
+//! A method is a [`LearnedSolver`](dyweight_methods::learned::LearnedSolver) in `dyweight-methods` (DyWeight: in `dyweight-core`) and a `Method` here; the trainer is the same for all.
 
 mod amed;
 pub mod any_budget;
@@ -28,10 +28,10 @@ use crate::stepwise::Stepwise;
 use crate::targets::Supervision;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::learned::Frame;
 use dyweight_core::solver::Solver;
-use dyweight_core::spec::ScheduleSpec;
+use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::{Body, LEARNED};
+use dyweight_methods::spec::ScheduleSpec;
 use std::sync::Arc;
 
 /// All of them.
@@ -51,8 +51,20 @@ const METHODS: &[&dyn Method] = &[
 ];
 
 /// Options of descent, which a method without gradients does not have.
-const DESCENT: &[&str] =
-    &["init", "loss", "iters", "batch", "accumulate", "lr", "warm-up", "rate", "optimiser", "weight-decay", "clip"];
+const DESCENT: &[&str] = &[
+    "init",
+    "loss",
+    "iters",
+    "batch",
+    "accumulate",
+    "pairs",
+    "lr",
+    "warm-up",
+    "rate",
+    "optimiser",
+    "weight-decay",
+    "clip",
+];
 
 /// A method that is learned.
 pub(crate) trait Method: Sync {
@@ -143,13 +155,16 @@ pub(crate) struct Taught {
     pub halved: bool,
 }
 
+/// Slopes that a step weighs where nothing is said.
+pub(crate) const USUAL_WINDOW: usize = 3;
+
 /// Where training starts.
 pub(crate) struct Start {
     /// What is learned.
     pub learnable: Arc<dyn Learnable>,
     /// Its numbers.
     pub numbers: Vec<f64>,
-    /// The most slopes a step weighs.
+    /// The most slopes a step weighs; for a method without such a number, of iPNDM, with which it is compared.
     pub window: usize,
     /// The options, with what was decided filled in.
     pub settled: TrainSpec,
@@ -160,7 +175,7 @@ impl Start {
     fn of(body: Body, spec: &TrainSpec) -> Result<Self> {
         body.learned().check()?;
         let numbers = body.learned().numbers();
-        Ok(Self { learnable: Arc::new(ByBody(body)), numbers, window: 1, settled: spec.clone() })
+        Ok(Self { learnable: Arc::new(ByBody(body)), numbers, window: USUAL_WINDOW, settled: spec.clone() })
     }
 
     /// The body that `--init` names, if it does: one of this method and of as many steps.

@@ -28,34 +28,21 @@ pub enum CountParallel {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct PointOptions {
-    /// How many.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver", help = "Points inside each step of epd [2]"))]
+    /// Points inside each step of epd [2].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver"))]
     pub points: Option<usize>,
-    /// How far directions may be scaled from 1.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Solver",
-            help = "How far epd and amed may scale directions from 1 [epd 0.05, amed 0.01]"
-        )
-    )]
+    /// How far epd and amed may scale directions from 1 [epd 0.05, amed 0.01].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver"))]
     pub direction_range: Option<f64>,
-    /// How far the network's times may be scaled from 1.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Solver",
-            help = "How far epd and amed may scale the network's times from 1 [epd 0.05, amed 0, amed-plugin 0.2]"
-        )
-    )]
+    /// How far epd and amed may scale the network's times from 1 [epd 0.05, amed 0, amed-plugin 0.2].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver"))]
     pub time_range: Option<f64>,
-    /// The last step's directions are not scaled.
-    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver", help = "The last step's directions of epd are not scaled"))]
+    /// The last step's directions of epd are not scaled.
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub last_direction_one: Option<bool>,
-    /// When the numbers are moved.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "each|last", value_parser = crate::spec::one_of::<Updates>(&["each", "last"]), help_heading = "Optimisation", help = "When epd moves its numbers: after each step, or after the last by its loss alone [last for epd on images in fewer than 5 steps]"))]
+    /// When epd moves its numbers: after each step, or after the last by its loss alone [last for epd on images in fewer than 5 steps].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "each|last", value_parser = crate::spec::one_of::<Updates>(&["each", "last"]), help_heading = "Optimisation"))]
     pub updates: Option<Updates>,
 }

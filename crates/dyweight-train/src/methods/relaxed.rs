@@ -9,35 +9,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct RelaxOptions {
-    /// The noise of each pair is a variable inside a small ball.
-    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Optimisation", help = "The noise of each pair is a variable inside a small ball [true for ld3, false for s4s]"))]
+    /// The noise of each pair is a variable inside a small ball [true for ld3, false for s4s].
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Optimisation"))]
     pub relax: Option<bool>,
-    /// Training pairs, visited again and again.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Optimisation",
-            help = "Training pairs of a relaxed objective, visited again and again [50]"
-        )
-    )]
-    pub pairs: Option<usize>,
-    /// Step of the noise.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Optimisation", help = "Step of the noise [12 by the number of steps]")
-    )]
+    /// Step of the noise [12 by the number of steps].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub noise_step: Option<f64>,
-    /// Radius of the ball.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Optimisation",
-            help = "Radius in which the noise of a pair stays [0.001 times a sample's numbers by the steps squared]"
-        )
-    )]
+    /// Radius in which the noise of a pair stays [0.001 times a sample's numbers by the steps squared].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub noise_radius: Option<f64>,
 }
 
@@ -52,7 +33,7 @@ impl RelaxOptions {
         let rounded = |v: f64| (v * 1e8).round() / 1e8;
         let steps = steps as f64;
         Ok(Some(Relaxation {
-            pairs: positive("pairs", own.pairs.unwrap_or(PAIRS))?,
+            pairs: positive("pairs", spec.pairs.unwrap_or(PAIRS))?,
             step: finite_above("noise-step", own.noise_step.unwrap_or(rounded(12.0 / steps)), 0.0)?,
             radius: finite_above(
                 "noise-radius",

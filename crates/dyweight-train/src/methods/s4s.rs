@@ -13,8 +13,8 @@ use crate::relax::Relaxation;
 use crate::spec::{TrainSpec, finite_above};
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
-use dyweight_core::learned::Frame;
 use dyweight_core::solver::{Ipndm, Solver};
+use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::Body;
 use dyweight_methods::{S4s, TimeMode};
 
@@ -42,22 +42,12 @@ impl Method for S4sMethod {
                 "supervision",
                 "substeps",
                 "relax",
-                "pairs",
                 "noise-step",
                 "noise-radius",
             ],
-            true => &[
-                "afs",
-                "order",
-                "base",
-                "lower-order-final",
-                "mode",
-                "lr2",
-                "relax",
-                "pairs",
-                "noise-step",
-                "noise-radius",
-            ],
+            true => {
+                &["afs", "order", "base", "lower-order-final", "mode", "lr2", "relax", "noise-step", "noise-radius"]
+            }
         }
     }
 

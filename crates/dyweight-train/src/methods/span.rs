@@ -7,7 +7,7 @@
 use dyweight_core::denoiser::no_feature;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Stream;
-use dyweight_core::solver::span::{Bands, Operator, SIZES, SampleNet, Span, StateWeights, check_edges};
+use dyweight_methods::span::{Bands, Operator, SIZES, SampleNet, Span, StateWeights, check_edges};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -202,10 +202,10 @@ mod tests {
     use super::*;
     use crate::{Loss, TrainSpec, train};
     use dyweight_core::denoiser::Model;
-    use dyweight_core::learned::{Block, LearnedSolver};
     use dyweight_core::mixture::Mixture;
-    use dyweight_core::spec::{Budget, ScheduleSpec};
+    use dyweight_methods::learned::{Block, LearnedSolver};
     use dyweight_methods::solver_file::SolverFile;
+    use dyweight_methods::spec::{Budget, ScheduleSpec};
     use std::sync::Arc;
 
     #[test]

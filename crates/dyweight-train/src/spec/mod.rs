@@ -27,250 +27,128 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct TrainSpec {
-    /// What is learned.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "NAME",
-            help_heading = "Solver",
-            help = "What is learned: see 'dyweight list methods' [dyweight]"
-        )
-    )]
+    /// What is learned: see 'dyweight list methods' [dyweight].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver"))]
     pub method: Option<String>,
-    /// Analytical first step.
-    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver", help = "Analytical first step [true with --nfe on a denoising model]"))]
+    /// Analytical first step [true with --nfe on a denoising model].
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub afs: Option<bool>,
-    /// Window: slopes a step may weigh.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver", help = "Window: slopes a step may weigh [3]"))]
+    /// Window: slopes a step may weigh [3].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver"))]
     pub order: Option<usize>,
-    /// Start: ab, euler, uniform, perturbed, or a solver file.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "NAME|FILE",
-            help_heading = "Solver",
-            help = "Start: ab, euler, uniform, perturbed, or a solver file [ab]"
-        )
-    )]
+    /// Start: ab, euler, uniform, perturbed, or a solver file [ab].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME|FILE", help_heading = "Solver"))]
     pub init: Option<String>,
-    /// How a budget counts calls that could be made side by side.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "each|once", value_parser = one_of::<CountParallel>(&["each", "once"]), help_heading = "Solver", help = "How --nfe counts calls that could be made side by side, as epd's: each, or once as its authors do [each]"))]
+    /// How --nfe counts calls that could be made side by side, as epd's: each, or once as its authors do [each].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "each|once", value_parser = one_of::<CountParallel>(&["each", "once"]), help_heading = "Solver"))]
     pub count_parallel: Option<CountParallel>,
-    /// Teacher's solver.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "NAME", help_heading = "Teacher", help = "Teacher's solver [ipndm]")
-    )]
+    /// Teacher's solver [ipndm].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Teacher"))]
     pub teacher: Option<String>,
-    /// Teacher's order.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher", help = "Teacher's order [the method's highest]"))]
+    /// Teacher's order [the method's highest].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub teacher_order: Option<usize>,
-    /// Teacher's network calls.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher", help = "Teacher's network calls [35]"))]
+    /// Teacher's network calls [35].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub teacher_nfe: Option<usize>,
     /// Teacher's intervals instead of network calls.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Teacher", help = "Teacher's intervals instead of network calls")
-    )]
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub teacher_steps: Option<usize>,
-    /// Whether the teacher's result is denoised to zero.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "BOOL",
-            help_heading = "Teacher",
-            help = "Whether the teacher's result is denoised to zero [as the method's authors have it: dyweight true]"
-        )
-    )]
+    /// Whether the teacher's result is denoised to zero [as the method's authors have it: dyweight true].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BOOL", help_heading = "Teacher"))]
     pub teacher_denoise: Option<bool>,
-    /// What is compared: endpoint or path.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "endpoint|path",
-            help_heading = "Teacher",
-            help = "What is compared: endpoint or path [endpoint]"
-        )
-    )]
+    /// What is compared: endpoint or path [endpoint].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "endpoint|path", help_heading = "Teacher"))]
     pub supervision: Option<String>,
-    /// Teacher steps per student step under path supervision.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Teacher",
-            help = "Teacher steps per student step under path supervision [5]; for epd and amed the points between them [epd 3, amed 1, amed-plugin 2]"
-        )
-    )]
+    /// Teacher steps per student step under path supervision [5]; for epd and amed the points between them [epd 3, amed 1, amed-plugin 2].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub substeps: Option<usize>,
-    /// l2, l1, huber, features (of the embedded network), inception, clip, or frechet.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "NAME",
-            help_heading = "Optimisation",
-            help = "l2, l1, huber, features (of the embedded network), inception, clip, or frechet (of all samples, to real images) [l2]"
-        )
-    )]
+    /// l2, l1, huber, features (of the embedded network), inception, clip, or frechet (of all samples, to real images) [l2].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Optimisation"))]
     pub loss: Option<String>,
     /// Weights of Inception-v3 for the loss inception.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "FILE",
-            help_heading = "Optimisation",
-            help = "Weights of Inception-v3 for the loss inception"
-        )
-    )]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = "Optimisation"))]
     pub inception: Option<PathBuf>,
-    /// How Inception sees an image: edm or pytorch-fid.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "RULE",
-            help_heading = "Optimisation",
-            help = "How Inception sees an image: edm or pytorch-fid [edm]"
-        )
-    )]
+    /// How Inception sees an image: edm or pytorch-fid [edm].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "RULE", help_heading = "Optimisation"))]
     pub resize: Option<String>,
-    /// CLIP model for the loss clip, a file or a folder.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "FILE|DIR", help_heading = "Optimisation", help = "CLIP model for the loss clip")
-    )]
+    /// CLIP model for the loss clip.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE|DIR", help_heading = "Optimisation"))]
     pub clip_model: Option<PathBuf>,
     /// The loss frechet's own.
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
     pub joint: JointOptions,
-    /// Where the Huber loss turns linear.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Optimisation", help = "Where the Huber loss turns linear [0.1]")
-    )]
+    /// Where the Huber loss turns linear [0.1].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub huber_delta: Option<f64>,
-    /// Iterations.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Optimisation", help = "Iterations [625; 1500 for a closed form]")
-    )]
+    /// Iterations [625; 1500 for a closed form].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub iters: Option<usize>,
-    /// Pairs per iteration and accumulation round.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Optimisation",
-            help = "Pairs per iteration and accumulation round [16; 64 for a closed form]"
-        )
-    )]
+    /// Pairs per iteration and accumulation round [16; 64 for a closed form].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub batch: Option<usize>,
-    /// Accumulation rounds per iteration.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Optimisation", help = "Accumulation rounds per iteration [1]")
-    )]
+    /// Accumulation rounds per iteration [1].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub accumulate: Option<usize>,
-    /// Samples per network call; changes memory, not results.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            help_heading = "Optimisation",
-            help = "Samples per network call; changes memory, not results [the batch]"
-        )
-    )]
+    /// Training pairs, visited again and again [every pair once; 50 for a relaxed objective].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
+    pub pairs: Option<usize>,
+    /// Samples per network call; changes memory, not results [the batch].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub micro_batch: Option<usize>,
-    /// Learning rate.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Optimisation", help = "Learning rate [0.03 for 3 calls, less for more]")
-    )]
+    /// Learning rate [0.03 for 3 calls, less for more].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub lr: Option<f64>,
-    /// Fraction of the iterations that warm up.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Optimisation", help = "Fraction of the iterations that warm up [0.1]")
-    )]
+    /// Fraction of the iterations that warm up [0.1].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub warm_up: Option<f64>,
-    /// How the rate goes: warm-up, cosine or constant.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "warm-up|cosine|constant", value_parser = one_of::<RateRule>(&["warm-up", "cosine", "constant"]), help_heading = "Optimisation", help = "How the rate goes: warm-up (then a cosine), cosine (to 0.01) or constant [the method's]"))]
+    /// How the rate goes: warm-up (then a cosine), cosine (to 0.01) or constant [the method's].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "warm-up|cosine|constant", value_parser = one_of::<RateRule>(&["warm-up", "cosine", "constant"]), help_heading = "Optimisation"))]
     pub rate: Option<RateRule>,
-    /// adam, adamw, rmsprop, sgd or lion.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of::<Optimiser>(&["adam", "adamw", "rmsprop", "sgd", "lion"]), help_heading = "Optimisation", help = "adam, adamw, rmsprop, sgd or lion [adam]"))]
+    /// adam, adamw, rmsprop, sgd or lion [adam].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of::<Optimiser>(&["adam", "adamw", "rmsprop", "sgd", "lion"]), help_heading = "Optimisation"))]
     pub optimiser: Option<Optimiser>,
-    /// Weight decay of adamw and lion.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Optimisation", help = "Weight decay of adamw and lion [0.01]")
-    )]
+    /// Weight decay of adamw and lion [0.01].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub weight_decay: Option<f64>,
-    /// Largest gradient norm.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation", help = "Largest gradient norm [1]"))]
+    /// Largest gradient norm [1].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub clip: Option<f64>,
-    /// Seed of the training pairs.
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation", help = "Seed of the training pairs [0]"))]
+    /// Seed of the training pairs [0].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub seed: Option<u64>,
-    /// What is kept for the gradient: keep or recompute.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "keep|recompute", value_parser = one_of::<Memory>(&["keep", "recompute"]), help_heading = "Optimisation", help = "What is kept for the gradient: keep or recompute [recompute]"))]
+    /// What is kept for the gradient: keep or recompute [recompute].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "keep|recompute", value_parser = one_of::<Memory>(&["keep", "recompute"]), help_heading = "Optimisation"))]
     pub memory: Option<Memory>,
-    /// Validation pairs, of other seeds.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Validation", help = "Validation pairs, of other seeds [64; 1024 for a closed form]")
-    )]
+    /// Validation pairs, of other seeds [64; 1024 for a closed form].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Validation"))]
     pub validation: Option<usize>,
-    /// Iterations between validations.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Validation", help = "Iterations between validations [a fortieth of the run]")
-    )]
+    /// Iterations between validations [a fortieth of the run].
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Validation"))]
     pub validate_every: Option<usize>,
     /// Stop after this many validations without improvement.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, help_heading = "Validation", help = "Stop after this many validations without improvement")
-    )]
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Validation"))]
     pub patience: Option<usize>,
     /// The reference algorithm and nothing else: no validation, roll-back or early stop.
-    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Validation", help = "The reference algorithm and nothing else: no validation, roll-back or early stop"))]
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Validation"))]
     pub plain: Option<bool>,
-    /// Class to train for.
-    #[cfg_attr(feature = "clap", arg(long, help = "Class to train for [drawn anew for every pair]"))]
+    /// Class to train for [drawn anew for every pair].
+    #[cfg_attr(feature = "clap", arg(long))]
     pub class: Option<usize>,
-    /// File of prompts.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "FILE", help = "File of prompts, one per line; every pair draws one")
-    )]
+    /// File of prompts, one per line; every pair draws one.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub prompts: Option<PathBuf>,
-    /// What guidance leads away from.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "TEXT", help = "What guidance leads away from [the empty text]")
-    )]
+    /// What guidance leads away from [the empty text].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TEXT"))]
     pub negative: Option<String>,
     /// Classifier-free guidance.
-    #[cfg_attr(feature = "clap", arg(long, help = "Classifier-free guidance"))]
+    #[cfg_attr(feature = "clap", arg(long))]
     pub guidance: Option<f64>,
-    /// Unit noise from the tensor 'noise'.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "FILE",
-            help = "Unit noise from the tensor 'noise' [iters,batch,c,h,w] of a safetensors file"
-        )
-    )]
+    /// Unit noise from the tensor 'noise' [iters,batch,c,h,w] of a safetensors file.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub noise: Option<PathBuf>,
     /// DyWeight's own.
     #[serde(flatten)]

@@ -8,11 +8,11 @@ use crate::{Loss, Noise, Pairs, Prompts, Student, Supervision};
 use dyweight_core::denoiser::{Condition, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
-use dyweight_core::learned::Frame;
-use dyweight_core::spec::budget::Setting;
-use dyweight_core::spec::{Budget, ScheduleSpec};
 use dyweight_core::tensor::Tensor;
 use dyweight_files::TensorFile;
+use dyweight_methods::learned::Frame;
+use dyweight_methods::spec::budget::Setting;
+use dyweight_methods::spec::{Budget, ScheduleSpec};
 use std::sync::Arc;
 
 /// Everything about a run but the model and the budget's targets.
@@ -70,7 +70,13 @@ impl TrainSpec {
         let Start { learnable, numbers, window, settled } = method.start_of_all(&spec, &frame, &also)?;
         let relax = method.relaxed(&spec, &frame, model.shape().iter().product())?;
         let moments = loss.joint().map(|_| spec.joint.samples()).transpose()?;
-        let recipe = Recipe { relax, moments, ..spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))? };
+        let distinct = spec.pairs.filter(|_| relax.is_none() && moments.is_none());
+        let recipe =
+            Recipe { relax, moments, distinct, ..spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))? };
+        if let Some(distinct) = recipe.distinct.filter(|distinct| *distinct < recipe.pairs) {
+            let expected = format!("an iteration takes {} pairs: at least so many", recipe.pairs);
+            return Err(Error::BadValue { name: "pairs", value: distinct.to_string(), expected });
+        }
         let Taught { supervision, stepwise, near, halved } = method.taught(&spec, &frame, &*learnable)?;
         let memory = self.memory.unwrap_or_default();
         let (afs, lr) = (Some(frame.afs), Some(recipe.phases[0].groups[0].rate.base));
@@ -145,6 +151,7 @@ impl TrainSpec {
             pairs: batch * positive("accumulate", self.accumulate.unwrap_or(1))?,
             micro_batch: positive("micro-batch", self.micro_batch.unwrap_or(batch))?,
             phases: method.phases(self, &common, learnable)?,
+            distinct: None,
             relax: None,
             moments: None,
             seed: self.seed.unwrap_or(0),
@@ -217,7 +224,7 @@ impl TrainSpec {
         let Some(path) = &self.noise else { return Ok(None) };
         let file = TensorFile::read(path)?;
         let stored = file.tensor("noise").map_err(|p| Error::malformed(path, p))?;
-        let batches = recipe.relax.map_or(recipe.iterations(), |r| r.visits(recipe.pairs));
+        let batches = recipe.relax.map_or(recipe.pairs_needed() / recipe.pairs, |r| r.visits(recipe.pairs));
         let expected = [&[batches, recipe.pairs][..], &shape].concat();
         let found = stored.shape().to_vec();
         let what = format!("tensor 'noise' in {}", path.display());

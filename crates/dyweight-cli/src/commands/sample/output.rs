@@ -3,6 +3,7 @@
 use super::noise::NoiseSource;
 use super::setup::Sampling;
 use super::{Drawing, SampleArgs, Sink, draw};
+use crate::files::spare_solvers;
 use crate::ui;
 use dyweight::denoiser::Decoder;
 use dyweight::error::shown;
@@ -65,11 +66,13 @@ fn free(dir: PathBuf, settings: &str) -> Result<Option<PathBuf>> {
 /// Refuses outputs that cannot be written, or that would take the place of an input or of each other: before a model is loaded.
 pub fn prepare(args: &SampleArgs) -> Result<()> {
     keep_outputs_apart(args, args.outdir.as_deref())?;
-    let given = [&args.trajectory, &args.latent_out].into_iter().flatten();
+    let given = [("--trajectory", &args.trajectory), ("--latent-out", &args.latent_out)];
+    let given: Vec<_> = given.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?))).collect();
     if let Some(dir) = args.outdir.as_ref().filter(|dir| dir.exists() && !dir.is_dir()) {
         return Err(Error::io("create", dir, std::io::ErrorKind::AlreadyExists.into()));
     }
-    given.map(PathBuf::as_path).try_for_each(atomic::try_place)
+    spare_solvers(&given)?;
+    given.iter().try_for_each(|(_, path)| atomic::try_place(path))
 }
 
 fn keep_outputs_apart(args: &SampleArgs, dir: Option<&Path>) -> Result<()> {

@@ -9,7 +9,7 @@ use dyweight::models::LoadedModel;
 use dyweight::sample::{Plan, count_calls, require_channels};
 use dyweight::schedule::Grid;
 use dyweight::solver::Solver;
-use dyweight::solver_file::SolverFile;
+use dyweight::solver_file::{SolverFile, other_budget};
 use dyweight::spec::Budget;
 use dyweight::spec::budget::{Setting, check_steps};
 use dyweight::train::Learned;
@@ -100,10 +100,7 @@ impl Sampling {
         let nfe = calls * count_calls(&plan, prediction)?;
         if let Some(wanted) = args.budget.nfe.filter(|n| *n != nfe) {
             return Err(match &args.weights {
-                Some(weights) => Error::Conflict {
-                    problem: format!("'{weights}' is for {nfe} calls, not {wanted}"),
-                    hint: format!("leave --nfe out, or train a solver with --nfe {wanted}"),
-                },
+                Some(weights) => other_budget(weights, nfe, wanted),
                 None => Error::NoSuchBudget { solver: solver.label(), nfe: wanted, near: vec![nfe] },
             });
         }

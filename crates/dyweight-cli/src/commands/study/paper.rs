@@ -60,6 +60,9 @@ pub struct PaperArgs {
     /// Pairs per training iteration [16; 64 for a closed form]
     #[arg(long, help_heading = "Training", value_name = "N")]
     train_batch: Option<usize>,
+    /// Training pairs, visited again and again [every pair once]
+    #[arg(long, help_heading = "Training")]
+    pairs: Option<usize>,
     /// Learning rate [by budget]
     #[arg(long, help_heading = "Training")]
     lr: Option<f64>,
@@ -67,8 +70,11 @@ pub struct PaperArgs {
     #[arg(long, value_name = "NAME", help_heading = "Training")]
     loss: Option<String>,
     /// Validation pairs
-    #[arg(long, help_heading = "Training")]
+    #[arg(long, help_heading = "Training", value_name = "N")]
     validation: Option<usize>,
+    /// Iterations between validations [a fortieth of the run; 8 with --quick]
+    #[arg(long, help_heading = "Training", value_name = "N")]
+    validate_every: Option<usize>,
     /// Seed of the training pairs [0]
     #[arg(long, help_heading = "Training", conflicts_with = "train_seeds")]
     seed: Option<u64>,
@@ -168,6 +174,7 @@ impl PaperArgs {
         let train = &mut setup.train;
         train.iters = self.iters.or(train.iters);
         train.batch = self.train_batch.or(train.batch);
+        train.pairs = self.pairs.or(train.pairs);
         train.lr = self.lr.or(train.lr);
         train.loss = self.loss.clone().or(train.loss.take());
         if train.loss.as_deref() == Some("clip") {
@@ -178,6 +185,7 @@ impl PaperArgs {
         if let Some(iterations) = self.iters {
             train.validate_every = train.validate_every.map(|every| every.min((iterations / 4).max(1)));
         }
+        train.validate_every = self.validate_every.or(train.validate_every);
         Ok(setup)
     }
 }

@@ -4,7 +4,7 @@ use super::job::Job;
 use crate::ui;
 use dyweight::Result;
 use dyweight::study::contest::{Rival, best_handcrafted};
-use dyweight::train::{Pairing, Trained};
+use dyweight::train::{Frame, Pairing, Trained};
 
 /// Ours and theirs.
 pub struct Gain {
@@ -23,16 +23,23 @@ impl Job<'_> {
         if trained.run.guard.is_none() {
             return Ok(gains);
         }
-        let frames = self.prepared.frames();
-        let mut progress = ui::Progress::new("comparing with handcrafted solvers", frames.len());
-        for frame in frames {
-            let distance = self.prepared.distance_of(pairing, trained, frame)?;
-            let rival = best_handcrafted(&self.prepared, pairing, frame)?;
-            gains.extend(rival.map(|rival| Gain { nfe: frame.nfe, distance, rival }));
-            progress.add(1, "");
+        for frame in self.prepared.frames() {
+            gains.extend(self.gain(pairing, trained, frame)?);
         }
-        progress.finish();
         Ok(gains)
+    }
+
+    fn gain(&self, pairing: &Pairing, trained: &Trained, frame: &Frame) -> Result<Option<Gain>> {
+        let distance = self.prepared.distance_of(pairing, trained, frame)?;
+        let mut progress = None;
+        let rival = best_handcrafted(&self.prepared, pairing, frame, &mut |all| match &mut progress {
+            None => progress = Some(ui::Progress::new("comparing with handcrafted solvers", all)),
+            Some(progress) => progress.add(1, ""),
+        })?;
+        if let Some(progress) = progress {
+            progress.finish();
+        }
+        Ok(rival.map(|rival| Gain { nfe: frame.nfe, distance, rival }))
     }
 }
 
@@ -41,11 +48,14 @@ impl Gain {
     pub fn sentence(&self) -> String {
         let Self { nfe, distance, rival: Rival { name, distance: other, tried } } = self;
         let percent = 100.0 * (1.0 - distance / other);
-        let word = if percent < 0.0 { "further from" } else { "closer to" };
+        let how = match percent {
+            p if p.abs() < 0.5 => "as close to the teacher as".into(),
+            p if p < 0.0 => format!("{:.0} % further from the teacher than", p.abs()),
+            p => format!("{p:.0} % closer to the teacher than"),
+        };
         format!(
-            "{nfe} calls: {:.0} % {word} the teacher than {name}, the best of {tried} handcrafted solvers \
-             ({distance:.4} against {other:.4} on the validation pairs)",
-            percent.abs()
+            "{nfe} calls: {how} {name}, the best of {tried} handcrafted solvers \
+             ({distance:.4} against {other:.4} on the validation pairs)"
         )
     }
 }
@@ -59,6 +69,7 @@ mod tests {
         let gain =
             |distance: f64| Gain { nfe: 3, distance, rival: Rival { name: "Heun".into(), distance: 0.2, tried: 3 } };
         assert!(gain(0.1).sentence().starts_with("3 calls: 50 % closer to the teacher than Heun, the best of 3 "));
-        assert!(gain(0.25).sentence().contains("25 % further from the teacher"));
+        assert!(gain(0.25).sentence().contains("25 % further from the teacher than Heun"));
+        assert!(gain(0.2004).sentence().starts_with("3 calls: as close to the teacher as Heun, the best"));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::options::{TrainArgs, keys};
 use super::show::TrainShow;
+use crate::files::keep_finished;
 use crate::forecast::{Forecast, Pace};
 use crate::ui;
 use dyweight::error::shown;
@@ -80,13 +81,7 @@ impl<'j> Job<'j> {
     /// A finished solver is replaced only by someone who says so.
     pub fn keep_finished(&self, args: &TrainArgs) -> Result<()> {
         let goes_on = args.resume && (self.files().state.exists() || self.is_finished());
-        if !self.out.is_file() || args.overwrite || goes_on {
-            return Ok(());
-        }
-        Err(Error::Conflict {
-            problem: format!("{} is there already", shown(&self.out)),
-            hint: "choose another --out, or --overwrite".into(),
-        })
+        keep_finished(&self.out, args.overwrite || goes_on, "--out")
     }
 
     fn config_path(&self) -> PathBuf {
@@ -126,11 +121,14 @@ impl<'j> Job<'j> {
         if is_first {
             self.keep(args, trace.as_ref(), &files, &trained)?;
         }
-        let gains = self.gains(pairing, &trained)?;
+        // Someone who stops here has a solver, and goes without the comparison.
+        let gains = self.gains(pairing, &trained);
+        let is_over = matches!(gains, Err(Error::Cancelled));
+        let gains = if is_over { Vec::new() } else { gains? };
         if is_first {
             self.report(args, &trained, &gains, seconds);
         }
-        Ok(())
+        if is_over { Err(Error::Cancelled) } else { Ok(()) }
     }
 
     /// Writes what was learned, and removes the state: from here on there is nothing to resume.

@@ -63,7 +63,8 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let own = if comm.is_first() { &jobs[..] } else { &[] };
     let mut outputs: Vec<NamedPath<'_>> = own.iter().map(|job| ("--out", job.out.as_path())).collect();
     outputs.extend(args.trace.as_deref().filter(|_| comm.is_first()).map(|trace| ("--trace", trace)));
-    files::prepare(&outputs, &args.inputs())?;
+    files::spare_solvers(&outputs[own.len()..])?;
+    files::place(&outputs, &args.inputs())?;
     own.iter().try_for_each(|job| job.keep_finished(&args))?;
     if args.dry_run {
         return own.iter().try_for_each(|job| job.foresee(&args));

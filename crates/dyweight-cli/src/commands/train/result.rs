@@ -74,7 +74,8 @@ impl Job<'_> {
                 said += "; training found nothing better than its start, which is what was written";
             }
             if guard.rollbacks > 0 {
-                said += &format!("; rolled back {} times", guard.rollbacks);
+                let times = if guard.rollbacks == 1 { "once".into() } else { format!("{} times", guard.rollbacks) };
+                said += &format!("; rolled back {times}");
             }
         }
         ui::say(&said);

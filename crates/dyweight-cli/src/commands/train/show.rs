@@ -10,7 +10,8 @@ use std::time::Instant;
 /// Progress, warnings and an estimate of the time.
 pub struct TrainShow {
     progress: ui::Progress,
-    validation: f64,
+    /// The last validation loss; none before the first.
+    validation: Option<f64>,
     /// The first iteration seen: later than 0 if the run was resumed.
     first: Option<usize>,
     iterations: usize,
@@ -24,13 +25,13 @@ impl TrainShow {
     pub fn new(state: Option<PathBuf>, plan: &TrainPlan, calls: &str) -> Self {
         let (what, iterations) = (format!("training {calls} calls"), plan.recipe.iterations());
         let (mut progress, started) = (ui::Progress::new(&what, iterations), Instant::now());
-        progress.note("· validating the start");
-        Self { progress, validation: f64::NAN, first: None, iterations, state, started, estimated: false }
+        progress.note(if iterations == 0 { "· searching" } else { "· validating the start" });
+        Self { progress, validation: None, first: None, iterations, state, started, estimated: false }
     }
 
     pub fn iteration(&mut self, iteration: &Iteration, run: &Training) {
         if let Some(validation) = iteration.validation {
-            self.validation = validation.loss;
+            self.validation = Some(validation.loss);
             if validation.event == Event::RolledBack {
                 let rate =
                     run.recipe().phases[0].groups[0].rate.base * run.guard.as_ref().map_or(1.0, |g| g.rate_scale);
@@ -52,8 +53,11 @@ impl TrainShow {
             self.estimate(iteration.index - first, self.iterations - first);
         }
         let initial = run.guard.as_ref().map(|g| g.initial_loss);
-        let against =
-            initial.map_or(String::new(), |b| format!(" · validation {:.2e} (start {b:.2e})", self.validation));
+        let against = match (initial, self.validation) {
+            (Some(start), Some(now)) => format!(" · validation {now:.2e} (start {start:.2e})"),
+            (Some(start), None) => format!(" · validation {start:.2e} at the start"),
+            (None, _) => String::new(),
+        };
         self.progress.add(1, &format!("· loss {:.2e}{against} · rate {:.1e}", iteration.loss, iteration.rate));
     }
 

@@ -4,7 +4,7 @@
 //! difference to each other one, a plain number by being the only one of its size.
 
 use crate::metrics::Estimate;
-use crate::report::axis::{brief, signed};
+use crate::report::axis::{brief, measured, signed};
 use std::borrow::Cow;
 
 /// Which numbers of a column are good.
@@ -86,13 +86,8 @@ impl Cell {
         match self {
             Cell::Empty => "–".into(),
             Cell::Text(text) | Cell::Number { shown: text, .. } => text.into(),
-            Cell::Estimate(e) if e.trainings > 1 => {
-                let value = brief(e.value, Some(e.error));
-                // As many digits as the first error has.
-                let digits = value.rsplit('.').next().filter(|_| value.contains('.')).map_or(0, str::len);
-                format!("{value} ± {:.digits$}", e.training_error).into()
-            }
-            Cell::Estimate(e) => brief(e.value, Some(e.error)).into(),
+            Cell::Estimate(e) if e.trainings > 1 => measured(e.value, &[e.error, e.training_error]).into(),
+            Cell::Estimate(e) => measured(e.value, &[e.error]).into(),
         }
     }
 

@@ -1,0 +1,19 @@
+//! The program as people use it. One program: linking one takes as long as many tests.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cli;
+mod contest;
+mod edm_cli;
+mod first_hour;
+mod latent_cli;
+mod limits;
+mod methods;
+mod metric_cli;
+mod names;
+mod outputs;
+mod prompted;
+mod resume;
+mod streams;
+mod training;

@@ -1,0 +1,171 @@
+//! Every learned method through the program: trained, killed and resumed, sampled with, looked at, compared, exported.
+#![cfg(unix)]
+
+use crate::common::{Place, bytes};
+use std::time::{Duration, Instant};
+
+/// A second or less of work each.
+const METHODS: &[(&str, &str)] = &[
+    ("any", "--nfe 3,6 --iters 30 --batch 8 --validation 16"),
+    ("dyweight", "--span state,sample --nfe 3 --iters 40 --batch 8 --validation 16"),
+    ("ld3", "--nfe 4 --iters 60 --pairs 20 --validation 10"),
+    ("epd", "--nfe 5 --iters 40 --batch 8 --validation 16"),
+    ("epd-plugin", "--nfe 5 --count-parallel once --iters 40 --batch 8 --validation 16"),
+    ("amed", "--nfe 3 --iters 10 --batch 4 --validation 8"),
+    ("amed-plugin", "--nfe 3 --base dpmpp --iters 10 --batch 4 --validation 8"),
+    ("dss", "--nfe 4 --iters 30 --batch 4 --validation 8"),
+    ("dlms", "--nfe 3 --iters 10 --batch 4 --validation 8"),
+    ("s4s", "--nfe 4 --relax --pairs 16 --iters 40 --batch 8 --validation 16"),
+    ("s4s-alt", "--nfe 4 --iters 64 --batch 8 --validation 16"),
+    ("gits", "--nfe 4 --afs --samples 8"),
+];
+
+fn results(place: &Place, name: &str) -> (Vec<u8>, Vec<u8>) {
+    (bytes(&place.path(&format!("{name}.json"))), bytes(&place.path(&format!("{name}.stats.jsonl"))))
+}
+
+#[test]
+fn every_method_is_trained_resumed_and_used() {
+    for (method, options) in METHODS {
+        used(&Place::new(&format!("methods-{method}")), method, "mixture", options);
+    }
+}
+
+/// Bands and operators need pixels: two, side by side.
+#[test]
+fn a_wider_span_is_trained_resumed_and_used() {
+    let place = Place::new("methods-span");
+    let options = "--span state,bands:1,operator:3 --nfe 3 --iters 40 --batch 8 --validation 16";
+    used(&place, "dyweight", "mixture --shape 1,1,2", options);
+    let said = place.works("inspect a.json").stdout;
+    assert!(said.contains("span state,bands:1,operator:3 of 133 numbers"), "{said}");
+    let said = place.works("export a.json").stderr;
+    assert!(said.contains("does not carry") && said.contains("operator:3"), "{said}");
+    // Kernels of one channel, on samples of two.
+    place.refuses(
+        "sample --model mixture --weights a.json --seeds 0-3 --outdir other",
+        &["channels of the samples", "dyweight(3"],
+    );
+    // Going on from a file keeps its span, unless another is asked for.
+    place.works(
+        "train --model mixture --shape 1,1,2 --nfe 3 --init a.json --iters 1 --batch 2 --validation 4 --out more.json",
+    );
+    assert!(place.works("inspect more.json").stdout.contains("span state,bands:1,operator:3"));
+    place.works("train --model mixture --shape 1,1,2 --nfe 3 --init a.json --span none --iters 1 --batch 2 --validation 4 --out less.json");
+    assert!(!place.works("inspect less.json").stdout.contains("span"));
+    let train = |span: &str| format!("train --model mixture --nfe 3 --out b.json --span {span}");
+    place.refuses(&train("bands"), &["bands", "1 x 1 pixels"]);
+    place.refuses(&train("operator:3"), &["operator:3", "1 x 1 pixels"]);
+    place.refuses(&train("operator:7"), &["span", "operator:7"]);
+    place.refuses(&format!("{} --method s4s", train("state")), &["s4s has no option span"]);
+}
+
+fn used(place: &Place, method: &str, model: &str, options: &str) {
+    let train =
+        |name: &str, more: &str| format!("train --method {method} --model {model} {options} --out {name}.json {more}");
+    let ended = place.run(&train("a", "--threads 1"));
+    assert_eq!(ended.code, Some(0), "{method}: {ended:?}");
+    let whole = results(place, "a");
+    // A kill once there is something to lose, then the rest with another number of threads.
+    let mut child = place.command(&train("b", "--threads 2 --snapshot-seconds 0.001"));
+    let mut child = child.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let begun = Instant::now();
+    let under_way = || std::fs::read(place.path("b.stats.jsonl")).is_ok_and(|log| log.contains(&b'\n'));
+    while !under_way() && begun.elapsed() < Duration::from_secs(20) && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let _ = child.kill();
+    child.wait().unwrap();
+    let ended = place.run(&train("b", "--threads 2 --resume"));
+    assert_eq!(ended.code, Some(0), "{method}: {ended:?}");
+    assert!(results(place, "b") == whole, "{method}: a resumed run is not the whole one");
+    // Of a file for a range of budgets one that was not trained.
+    let pick = if method == "any" { " --nfe 4" } else { "" };
+    for command in [
+        "inspect a.json".to_string(),
+        format!("sample --model {model} --weights a.json --seeds 0-3 --outdir samples{pick}"),
+        format!("export a.json --to sigmas{pick}"),
+        format!("compare --model {model} --solver-file a.json --seeds 0-7 --out comparison{pick}"),
+    ] {
+        let ended = place.run(&command);
+        assert_eq!(ended.code, Some(0), "{method}, {command}: {ended:?}");
+    }
+    let list = place.run(&format!("export a.json{pick}")).stdout;
+    let levels: Vec<f64> = list.trim().split(',').map(|v| v.parse().unwrap()).collect();
+    assert!(!list.contains(['e', 'E']) && levels.windows(2).all(|w| w[0] > w[1]), "{method}: {list}");
+}
+
+#[test]
+fn one_file_serves_every_budget_of_its_range() {
+    let place = Place::new("any-budget");
+    let ended = place
+        .run("train --method any --model mixture --nfe 6,3 --iters 20 --batch 8 --validation 16 --out any.json --json");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("\"budgets\""), "{ended:?}");
+    for nfe in [3, 5, 6] {
+        let ended = place.run(&format!("convert any.json one-nfe{nfe}.json --nfe {nfe}"));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let sample = |from: &str, to: &str| {
+            format!("sample --model mixture --weights {from} --seeds 0-3 --out {to} --trajectory {to}.safetensors")
+        };
+        for command in
+            [format!("{} --nfe {nfe}", sample("any.json", "all")), sample(&format!("one-nfe{nfe}.json"), "one")]
+        {
+            let ended = place.run(&format!("{command} --overwrite"));
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+        }
+        assert!(bytes(&place.path("all.safetensors")) == bytes(&place.path("one.safetensors")));
+        let ended = place.run(&format!("inspect any.json --nfe {nfe}"));
+        assert!(ended.stdout.contains(&format!("{nfe} calls")), "{ended:?}");
+    }
+    let ended = place.run(
+        "compare --model mixture --weights any.json --solvers ipndm:3+afs --nfe 3,4,6 --seeds 0-15 --out all-budgets",
+    );
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    // A file goes on being trained, whole or at one of its budgets.
+    for command in [
+        "train --method any --model mixture --nfe 3,4,6 --init any.json --iters 2 --batch 4 --validation 8 --out more.json",
+        "train --model mixture --nfe 5 --init any.json --iters 2 --batch 4 --validation 8 --out five.json",
+    ] {
+        let ended = place.run(command);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let range = "any.json serves every budget from 3 to 6 network calls";
+    place.refuses("sample --model mixture --weights any.json", &[range, "--nfe"]);
+    place.refuses("compare --model mixture --weights any.json", &[range, "--nfe"]);
+    place.refuses("export any.json", &[range, "--nfe"]);
+    let outside = "serves budgets from 3 to 6 network calls, not 9";
+    place.refuses("sample --model mixture --weights any.json --nfe 9", &[outside]);
+    place.refuses("compare --model mixture --weights any.json --nfe 3,9", &[outside]);
+    place.refuses("inspect any.json --nfe 9", &[outside]);
+    place.refuses(
+        "train --method any --model mixture --nfe 3,8 --init any.json --out x.json",
+        &["any.json", "4 to 7 steps"],
+    );
+    place.refuses("train --method any --model mixture --nfe 3,8 --step-degree 99 --out x.json", &["step-degree"]);
+    place.refuses("train --method any --model mixture --nfe 3,8 --order 0 --out x.json", &["order"]);
+    place
+        .refuses("train --model mixture --nfe 3 --step-degree 2 --out x.json", &["dyweight has no option step-degree"]);
+}
+
+#[test]
+fn options_of_other_methods_are_refused() {
+    let place = Place::new("foreign-options");
+    let train = |rest: &str| format!("train --model mixture --nfe 3 --out a.json {rest}");
+    place.refuses(&train("--method nothing"), &["method", "nothing"]);
+    place.refuses(&train("--points 3"), &["dyweight has no option points"]);
+    place.refuses(&train("--method ld3 --afs"), &["ld3 has no option afs"]);
+    place.refuses(&train("--method gits --lr 0.1"), &["gits has no option lr"]);
+    place.refuses(&train("--method epd"), &["3"]);
+    place.refuses(&train("--method amed --direction-range 1.5"), &["direction-range"]);
+}
+
+#[test]
+fn a_solver_for_one_budget_is_taken_for_no_other() {
+    let place = Place::new("one-budget");
+    place.works("convert preset:cifar10-nfe3 solver.json");
+    for command in ["inspect solver.json", "convert solver.json other.json", "export solver.json"] {
+        place.refuses(&format!("{command} --nfe 5"), &["solver.json' is for 3 calls, not 5", "leave --nfe out"]);
+    }
+    place.works("inspect solver.json --nfe 3");
+}

@@ -1,0 +1,254 @@
+//! A wider span for DyWeight: directions of its update beyond the slopes themselves, at no further network call.
+//!
+//! ```text
+//! x ← x + δ·( Σⱼ w_ij dⱼ  +  ρ·[ aᵢ·x/√(1+T²) + eᵢ·n  +  Σ_b P_b Σⱼ v_ij^b dⱼ  +  Σⱼ K_ij∗dⱼ + K_i∗x/√(1+T²) ] )
+//!                                └ state ────────────┘    └ bands ───────────┘    └ operator ──────────────────┘
+//! T ← T + δ·Σⱼ w_ij                            as before: w are the mean of the bands' weights, Σ_b v^b = 0
+//! ρ = √(1 + t_{i+1}²)/√(1 + T²)
+//! ```
+//!
+//! n is the unit noise a run started from (at step 0 it is the state, so e begins at step 1). P_b is a band of frequencies
+//! ([`Bands`]), K a small convolution ([`Operator`]); with [`SampleNet`] the weights w are each sample's own. The state is divided by its usual size, so that all numbers weigh vectors of the
+//! size of a slope. T does not follow these directions as it follows w, so what they move stays in the state as an error of its own: ρ makes a number worth the same share of
+//! the next state's size in every step. Without it the first step, whose δ is many times the next level, is thrown off by the first update. Every number is 0 before training, and then the bits are DyWeight's.
+//!
+//! The state and the starting noise are those of non-stationary solvers (Shaul et al. 2024); operators follow SpanLift (arXiv
+//! 2606.08672), of which no code is public: kernels per step, the division of the state, ρ and the bands are our own choices.
+
+mod bands;
+mod cosine;
+mod operator;
+mod sample;
+
+pub use bands::{Bands, check_edges};
+pub use operator::{Operator, SIZES};
+pub use sample::SampleNet;
+
+use crate::learned::{Block, require_len};
+use bands::BandRun;
+use dyweight_core::coeff::Coeff;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::solver::{Place, Rows, Wider, WiderRun};
+use dyweight_core::trail::{Sample, Trail};
+use serde::{Deserialize, Serialize};
+
+/// What a solver weighs besides slopes; numbers of a file, or coefficients.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Span<T = f64> {
+    /// Weights on state and noise.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateWeights<T>>,
+    /// Weights per band of frequencies.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub bands: Option<Bands<T>>,
+    /// Convolutions.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub operator: Option<Operator<T>>,
+    /// Weights of each sample's own.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub sample: Option<SampleNet<T>>,
+}
+
+fn none<T>() -> Option<T> {
+    None
+}
+
+impl<T> Default for Span<T> {
+    fn default() -> Self {
+        Self { state: None, bands: None, operator: None, sample: None }
+    }
+}
+
+/// Weights on the state and on the starting noise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StateWeights<T = f64> {
+    /// aᵢ, one per step.
+    pub state: Vec<T>,
+    /// eᵢ, one per step but the first.
+    pub noise: Vec<T>,
+}
+
+impl StateWeights {
+    /// All 0.
+    pub fn zero(steps: usize) -> Self {
+        Self { state: vec![0.0; steps], noise: vec![0.0; steps.saturating_sub(1)] }
+    }
+}
+
+impl<T> Span<T> {
+    /// True if there is nothing but DyWeight.
+    pub fn is_empty(&self) -> bool {
+        self.state.is_none() && self.bands.is_none() && self.operator.is_none() && self.sample.is_none()
+    }
+
+    /// Its parts, as the option of training names them.
+    pub fn parts(&self) -> Vec<String> {
+        let state = self.state.as_ref().map(|_| "state".to_string());
+        let sample = self.sample.as_ref().map(|_| "sample".to_string());
+        let parts = [state, self.bands.as_ref().map(Bands::name), self.operator.as_ref().map(Operator::name), sample];
+        parts.into_iter().flatten().collect()
+    }
+
+    /// The blocks of its numbers, in their order.
+    pub fn blocks(&self) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        if let Some(StateWeights { state, noise }) = &self.state {
+            blocks.push(Block::new("state_weight", &[state.len()]));
+            blocks.push(Block::new("noise_weight", &[noise.len()]));
+        }
+        blocks.extend(self.bands.as_ref().map(Bands::block));
+        blocks.extend(self.operator.as_ref().map(Operator::block));
+        blocks.extend(self.sample.as_ref().map(SampleNet::block));
+        blocks
+    }
+
+    /// The numbers.
+    pub fn numbers(&self) -> Vec<&T> {
+        let mut all = Vec::new();
+        if let Some(StateWeights { state, noise }) = &self.state {
+            all.extend(state.iter().chain(noise));
+        }
+        all.extend(self.bands.iter().flat_map(|bands| bands.offsets.iter().flatten().flatten()));
+        all.extend(self.operator.iter().flat_map(|operator| operator.kernels.iter().flatten().flatten()));
+        all.extend(self.sample.iter().flat_map(|sample| sample.layers.iter().flatten().flatten()));
+        all
+    }
+
+    /// The same span of other numbers, in the order of [`numbers`](Self::numbers).
+    pub fn with<U: Clone>(&self, numbers: &[U]) -> Span<U> {
+        let mut rest = numbers.iter();
+        let mut list = |old: &Vec<T>| -> Vec<U> { rest.by_ref().take(old.len()).cloned().collect() };
+        let state = self.state.as_ref().map(|s| StateWeights { state: list(&s.state), noise: list(&s.noise) });
+        let mut tables = |old: &Vec<Vec<Vec<T>>>| -> Vec<Vec<Vec<U>>> {
+            old.iter().map(|table| table.iter().map(&mut list).collect()).collect()
+        };
+        let bands = self.bands.as_ref().map(|b| Bands { edges: b.edges.clone(), offsets: tables(&b.offsets) });
+        let operator = self.operator.as_ref().map(|o| {
+            let Operator { size, channels, mixed, kernels } = o;
+            Operator { size: *size, channels: *channels, mixed: *mixed, kernels: tables(kernels) }
+        });
+        let sample = self.sample.as_ref().map(|s| SampleNet { layers: tables(&s.layers) });
+        Span { state, bands, operator, sample }
+    }
+
+    /// An error unless the shapes go with rows of these widths.
+    pub fn check(&self, widths: &[usize]) -> Result<()> {
+        if let Some(StateWeights { state, noise }) = &self.state {
+            require_len("span: weights on the state, one per step", widths.len(), state.len())?;
+            require_len("span: weights on the noise, one per step but the first", widths.len() - 1, noise.len())?;
+        }
+        self.bands.iter().try_for_each(|bands| bands.check(widths))?;
+        self.operator.iter().try_for_each(|operator| operator.check(widths))?;
+        self.sample.iter().try_for_each(|sample| sample.check(widths))
+    }
+}
+
+impl Span {
+    /// An error unless all numbers are finite.
+    pub fn require_finite(&self) -> Result<()> {
+        let numbers = self.numbers();
+        match numbers.iter().position(|v| !v.is_finite()) {
+            Some(index) => Err(Error::NotFinite { what: "span".into(), index, value: *numbers[index] }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Widths of rows.
+pub(crate) fn widths<T>(rows: &[Vec<T>]) -> Vec<usize> {
+    rows.iter().map(Vec::len).collect()
+}
+
+/// What a run has of its span.
+struct SpanRun<'s> {
+    span: &'s Span<Coeff>,
+    /// The state it started from, where noise is weighed.
+    start: Option<Sample>,
+    bands: Option<BandRun<'s>>,
+}
+
+impl Wider for Span<Coeff> {
+    fn parts(&self) -> Vec<String> {
+        self.parts()
+    }
+
+    fn channels(&self) -> Option<usize> {
+        self.operator.as_ref().map(|operator| operator.channels)
+    }
+
+    fn check(&self, widths: &[usize]) -> Result<()> {
+        self.check(widths)
+    }
+
+    fn begin(&self) -> Box<dyn WiderRun + '_> {
+        Box::new(SpanRun { span: self, start: None, bands: self.bands.as_ref().map(BandRun::new) })
+    }
+}
+
+impl WiderRun for SpanRun<'_> {
+    fn before(&self, trail: &mut Trail<'_>) {
+        if let Some(sample) = &self.span.sample {
+            trail.want_feature(sample.features());
+        }
+    }
+
+    fn row(&self, trail: &mut Trail<'_>, row: &[Coeff], times: &[Coeff]) -> Result<Vec<Coeff>> {
+        match &self.span.sample {
+            Some(sample) => sample.row(trail, row, (times[0].value(), times[1].value())),
+            None => Ok(row.to_vec()),
+        }
+    }
+
+    fn terms(&mut self, trail: &mut Trail<'_>, place: &Place<'_>) -> Result<Vec<(Coeff, Sample)>> {
+        let (span, mut terms) = (self.span, Vec::new());
+        let usual = || (place.time * place.time + 1.0).sqrt().recip();
+        if let Some(StateWeights { state, noise }) = &span.state {
+            terms.push((&state[place.step] * usual(), place.x.clone()));
+            let start = self.start.get_or_insert_with(|| place.x.clone());
+            if place.step > 0 {
+                terms.push((&noise[place.step - 1] / place.first, start.clone()));
+            }
+        }
+        if let Some(bands) = &mut self.bands {
+            terms.push((Coeff::from(1.0), bands.weighed(trail, place)?));
+        }
+        if let Some(operator) = &span.operator {
+            let (of_slopes, of_state) = operator.convolved(trail, place)?;
+            terms.extend(of_slopes.into_iter().map(|y| (Coeff::from(1.0), y)));
+            terms.push((usual(), of_state));
+        }
+        let share = (place.next * place.next + 1.0).sqrt() * usual();
+        Ok(terms.into_iter().map(|(factor, term)| (factor * &share, term)).collect())
+    }
+}
+
+/// Rows that go with other widths: the oldest entries are dropped, or ones that are 0 gained.
+pub fn fitted_rows(rows: &Rows, widths: &[usize]) -> Rows {
+    rows.iter().zip(widths).map(|(row, width)| fitted(row, *width, &0.0)).collect()
+}
+
+/// A list, newest last, that goes with another width.
+fn fitted<T: Clone>(list: &[T], width: usize, nothing: &T) -> Vec<T> {
+    let kept = &list[list.len().saturating_sub(width)..];
+    [vec![nothing.clone(); width - kept.len()], kept.to_vec()].concat()
+}
+
+impl Span {
+    /// The same for rows of other widths.
+    pub fn fitted(&self, widths: &[usize]) -> Self {
+        let bands = self.bands.as_ref().map(|bands| Bands {
+            edges: bands.edges.clone(),
+            offsets: bands.offsets.iter().map(|rows| fitted_rows(rows, widths)).collect(),
+        });
+        let operator = self.operator.as_ref().map(|o| {
+            // The state's kernel stands behind those of the slopes: it is the newest, and stays.
+            let step = |(list, width): (&Vec<Vec<f64>>, &usize)| fitted(list, width + 1, &vec![0.0; o.taps()]);
+            Operator { kernels: o.kernels.iter().zip(widths).map(step).collect(), ..o.clone() }
+        });
+        let window = widths.iter().copied().max().unwrap_or(0);
+        let sample = self.sample.as_ref().map(|sample| sample.fitted(window));
+        Self { state: self.state.clone(), bands, operator, sample }
+    }
+}

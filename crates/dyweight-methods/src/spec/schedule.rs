@@ -1,0 +1,119 @@
+//! A schedule from its name and options.
+
+use dyweight_core::denoiser::{Model, Prediction};
+use dyweight_core::error::{Error, Result};
+use dyweight_core::schedule::{BetaTable, Grid, Schedule, Shift};
+
+/// What a user says about the schedule; what is left out follows from the rule and the model.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ScheduleSpec {
+    /// Name of the rule; karras for denoised predictions and flow for velocities.
+    pub schedule: Option<String>,
+    /// Exponent of a power rule: 7 for karras, 1 otherwise.
+    pub rho: Option<f64>,
+    /// Smallest level; the model's.
+    pub sigma_min: Option<f64>,
+    /// Largest level; the model's.
+    pub sigma_max: Option<f64>,
+    /// An explicit grid.
+    pub sigmas: Option<Vec<f64>>,
+    /// Noise table of the discrete rule.
+    pub beta_table: Option<String>,
+    /// Shift of the flow rule.
+    pub shift: Option<f64>,
+    /// Image size in pixels from which the flow rule takes its shift.
+    pub image_size: Option<usize>,
+}
+
+impl ScheduleSpec {
+    /// The rule for a prediction, on a model that has none of its own.
+    pub fn build(&self, prediction: Prediction) -> Result<Schedule> {
+        let name = self.schedule.as_deref().unwrap_or(match (&self.sigmas, prediction) {
+            (Some(_), _) => "explicit",
+            (_, Prediction::Denoised) => "karras",
+            (_, Prediction::Velocity) => "flow",
+        });
+        let schedule = match name {
+            "karras" | "polynomial" => Schedule::Karras { rho: self.rho.unwrap_or(7.0) },
+            "logsnr" => Schedule::LogSnr,
+            "time-uniform" | "time_uniform" => Schedule::TimeUniform { rho: self.rho.unwrap_or(1.0) },
+            "discrete" => {
+                let table = BetaTable::named(self.beta_table.as_deref().unwrap_or("sd15"))?;
+                Schedule::Discrete { table, rho: self.rho.unwrap_or(1.0) }
+            }
+            "flow" => Schedule::Flow { shift: self.flow_shift()? },
+            "explicit" => {
+                let grid = Grid::new(self.sigmas.clone().unwrap_or_default())?;
+                Schedule::Explicit { sigmas: grid.sigmas().to_vec() }
+            }
+            _ => {
+                let known = Schedule::NAMES.map(String::from).to_vec();
+                return Err(Error::UnknownName { kind: "schedule", name: name.into(), known });
+            }
+        };
+        self.refuse_foreign_options(&schedule)?;
+        if matches!(schedule, Schedule::Flow { .. }) && prediction != Prediction::Velocity {
+            return Err(Error::Conflict {
+                problem: "the schedule flow is for models that predict velocities; this one predicts denoised samples"
+                    .into(),
+                hint: "leave --schedule out, or choose karras, logsnr, time-uniform or discrete".into(),
+            });
+        }
+        Ok(schedule)
+    }
+
+    /// The rule on a model: its own, where it has one and nothing else is said.
+    pub fn on(&self, model: &dyn Model) -> Result<Schedule> {
+        let (prediction, own) = (model.prediction(), model.schedule());
+        let says = self.sigmas.is_some() || self.shift.is_some() || self.image_size.is_some();
+        match (self.build(prediction)?, own) {
+            (Schedule::Flow { .. }, Some(own)) if !says => Ok(own),
+            (built, _) => Ok(built),
+        }
+    }
+
+    /// Smallest and largest level for a rule on a model of the given range.
+    pub fn range(&self, schedule: &Schedule, of_model: (f64, f64)) -> (f64, f64) {
+        let (low, high) = schedule.own_range().unwrap_or(of_model);
+        (self.sigma_min.unwrap_or(low), self.sigma_max.unwrap_or(high))
+    }
+
+    fn flow_shift(&self) -> Result<Shift> {
+        match (self.shift, self.image_size) {
+            (Some(_), Some(_)) => Err(Error::Conflict {
+                problem: "shift and image-size both decide the flow's shift".into(),
+                hint: "give one of them".into(),
+            }),
+            (Some(shift), None) => Shift::fixed(shift),
+            (None, Some(size)) if (16..=1 << 16).contains(&size) => Ok(Shift::for_image(size, size)),
+            (None, Some(size)) => {
+                let expected = "must lie between 16 and 65536 pixels".into();
+                Err(Error::BadValue { name: "image-size", value: size.to_string(), expected })
+            }
+            (None, None) => Shift::fixed(1.0),
+        }
+    }
+
+    /// An option the rule does not have would be ignored in silence; it is refused instead. `rho` alone is let through where the
+    /// rule has none, because grids are often swept over rules with one fixed rho.
+    fn refuse_foreign_options(&self, schedule: &Schedule) -> Result<()> {
+        let flow = matches!(schedule, Schedule::Flow { .. });
+        let explicit = matches!(schedule, Schedule::Explicit { .. });
+        let foreign = [
+            ("sigmas", self.sigmas.is_some() && !explicit),
+            ("beta-table", self.beta_table.is_some() && !matches!(schedule, Schedule::Discrete { .. })),
+            ("shift", self.shift.is_some() && !flow),
+            ("image-size", self.image_size.is_some() && !flow),
+            ("sigma-min", self.sigma_min.is_some() && (flow || explicit)),
+            ("sigma-max", self.sigma_max.is_some() && (flow || explicit)),
+        ];
+        match foreign.iter().find(|(_, wrong)| *wrong) {
+            Some((option, _)) => Err(Error::Conflict {
+                problem: format!("{option} does not belong to the chosen schedule"),
+                hint: format!("leave --{option} out or choose another --schedule"),
+            }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The names other programs have for the same solvers: diffusers' classes, k-diffusion's functions, ComfyUI's menus.
+//!
+//! Case and separators do not matter: `DPM++ 2M`, `dpmpp_2m` and `dpmpp-2m` are one name. What is not the same solver is not taken for it:
+//! names of schedules, of solvers that draw noise, and of near relatives are answered with what to say instead.
+
+use dyweight_core::error::{Error, Result};
+
+/// A name, the method it stands for here, and its order if the name has one.
+const SPELLINGS: &[(&str, &str, Option<usize>)] = &[
+    ("keuler", "euler", None),
+    ("eulerdiscrete", "euler", None),
+    ("edmeuler", "euler", None),
+    ("flowmatcheulerdiscrete", "euler", None),
+    ("kheun", "heun", None),
+    ("heundiscrete", "heun", None),
+    ("flowmatchheundiscrete", "heun", None),
+    ("kdpm2", "dpm2", None),
+    ("kdpm2discrete", "dpm2", None),
+    ("deis", "deis-tab", Some(3)),
+    ("dpmsolverpp", "dpmpp", None),
+    ("dpmpp2m", "dpmpp", Some(2)),
+    ("kdpmpp2m", "dpmpp", Some(2)),
+    ("dpmsolvermultistep", "dpmpp", Some(2)),
+    ("edmdpmsolvermultistep", "dpmpp", Some(2)),
+    ("dpmpp3m", "dpmpp", Some(3)),
+    ("unipcbh2", "unipc", None),
+    ("unipcmultistep", "unipc", Some(2)),
+];
+
+/// Near relatives that are not the same: a name, and what is closest to it here.
+const RELATIVES: &[(&str, &str)] = &[
+    ("lms", "ipndm-v"),
+    ("klms", "ipndm-v"),
+    ("lmsdiscrete", "ipndm-v"),
+    ("pndm", "ipndm"),
+    ("plms", "ipndm"),
+    ("deismultistep", "deis-tab"),
+    ("dpmpp2s", "dpm2"),
+    ("dpmsolversinglestep", "dpm2"),
+    ("dpmfast", "dpm2"),
+    ("dpmadaptive", "dpm2"),
+    ("gits", "ipndm"),
+];
+
+/// Endings that name a schedule, and its name here.
+const SCHEDULES: &[(&str, &str)] = &[("karras", "karras"), ("exponential", "logsnr")];
+
+/// A name without case, separators, and the word that says what it is anyway.
+pub(super) fn plain(name: &str) -> String {
+    let letters = name.trim().chars().flat_map(char::to_lowercase).filter(|c| !matches!(c, '_' | '-' | ' ' | '.'));
+    let text: String = letters.map(|c| if c == '+' { 'p' } else { c }).collect();
+    let text = text.strip_prefix("sample").unwrap_or(&text);
+    text.strip_suffix("scheduler").unwrap_or(text).to_string()
+}
+
+/// The method and order a foreign name stands for; none if it is no such name, an error if it is one of something else.
+pub(super) fn foreign(name: &str) -> Result<Option<(&'static str, Option<usize>)>> {
+    let text = plain(name);
+    if let Some((_, method, order)) = SPELLINGS.iter().find(|(spelling, ..)| *spelling == text) {
+        return Ok(Some((method, *order)));
+    }
+    let other = |problem: String, hint: String| Err(Error::Conflict { problem, hint });
+    if text.contains("ancestral") || text.contains("sde") || matches!(&*text, "eulera" | "dpm2a" | "ddpm" | "lcm") {
+        let near = if text.starts_with("dpmpp") { "dpmpp" } else { "euler" };
+        return other(
+            format!("solver '{name}' draws noise at every step, which no solver here does"),
+            format!("the nearest without noise is '{near}'"),
+        );
+    }
+    if let Some((_, near)) = RELATIVES.iter().find(|(relative, _)| *relative == text) {
+        return other(format!("there is no solver '{name}'"), format!("the nearest is '{near}'"));
+    }
+    Ok(None)
+}
+
+/// The name and the schedule of a name that says both, as `dpmpp_2m_karras` does.
+pub(super) fn with_schedule(name: &str) -> Option<(String, &'static str)> {
+    let text = plain(name);
+    SCHEDULES.iter().find_map(|(ending, rule)| Some((text.strip_suffix(ending)?.to_string(), *rule)))
+}
