@@ -44,7 +44,7 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    /// A predictor for features of a length, its numbers drawn as the authors do ([`Layers::start`]).
+    /// A predictor for features of a length, its numbers drawn as the authors do (`Layers::start`).
     pub fn start(
         features: usize,
         (direction_range, time_range): (f64, f64),
