@@ -15,6 +15,8 @@ mod flags;
 mod forecast;
 mod help;
 mod machine;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod processes;
 mod progress;
 mod spread;

@@ -16,7 +16,7 @@ pub fn join() -> Result<Arc<dyn Comm>> {
     // Each of these is set by the starters of one kind of MPI library.
     const SIGNS: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"];
     let started = SIGNS.iter().any(|sign| std::env::var_os(sign).is_some());
-    Ok(match started.then(dyweight::train::comm::Mpi::join).flatten() {
+    Ok(match started.then(crate::mpi::Mpi::join).flatten() {
         Some(comm) => Arc::new(comm),
         None => Arc::new(Solo),
     })

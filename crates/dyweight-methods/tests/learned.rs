@@ -168,7 +168,7 @@ fn every_number_of_every_method_has_its_derivative() {
         }
         let weights = Weights::new(Initial::Ab.rows(STEPS, 3), vec![1.0; STEPS - usize::from(afs)]);
         // On a number of steps between those it was trained on.
-        let any = AnyBudget::start(3, vec![3, 7, 5], 2);
+        let any = AnyBudget::start(3, &[3, 7, 5], afs);
         check("any", &any, &moved(&any, 0.02), flow, afs);
         check("dyweight", &weights, &moved(&weights, 0.05), flow, afs);
         let own = own_weights(&weights);
@@ -268,7 +268,7 @@ fn files_of_every_method_come_back() {
     let sigmas = frame.grid.sigmas().to_vec();
     let gits = Gits { base: Base::named("unipc"), cost: Default::default(), factor: 1.1, indices: vec![0, 1], sigmas };
     let released = Dss { mode: Deltas::Released, raw_deltas: vec![0.25; STEPS], ..Dss::start(STEPS) };
-    let any = AnyBudget::start(3, vec![2, STEPS + 2], 2);
+    let any = AnyBudget::start(3, &[2, STEPS + 2], true);
     let bodies = [
         (Body::Any(any), STEPS - 1, None),
         (Body::Epd(epd()), 3 * STEPS - 1, Some(2 * STEPS - 1)),

@@ -142,10 +142,11 @@ fn one_file_serves_every_budget_of_its_range() {
         "train --method any --model mixture --nfe 3,8 --init any.json --out x.json",
         &["any.json", "4 to 7 steps"],
     );
-    place.refuses("train --method any --model mixture --nfe 3,8 --step-degree 99 --out x.json", &["step-degree"]);
     place.refuses("train --method any --model mixture --nfe 3,8 --order 0 --out x.json", &["order"]);
-    place
-        .refuses("train --model mixture --nfe 3 --step-degree 2 --out x.json", &["dyweight has no option step-degree"]);
+    place.refuses(
+        "train --method any --model mixture --nfe 3,4,6 --order 2 --init any.json --out x.json",
+        &["any.json has a window of 3 slopes", "--order"],
+    );
 }
 
 #[test]
@@ -158,6 +159,8 @@ fn options_of_other_methods_are_refused() {
     place.refuses(&train("--method gits --lr 0.1"), &["gits has no option lr"]);
     place.refuses(&train("--method epd"), &["3"]);
     place.refuses(&train("--method amed --direction-range 1.5"), &["direction-range"]);
+    let frechet = "train --model fashion --nfe 3 --out a.json --loss frechet --pairs 640";
+    place.refuses(frechet, &["--pairs 640", "--moments"]);
 }
 
 #[test]

@@ -41,7 +41,7 @@ macro_rules! bodies {
 
 bodies! {
     DyWeight(Weights) = "dyweight": "weights on past slopes and scales of the network's time",
-    Any(AnyBudget) = "any": "dyweight's as smooth functions of step and budget: one file for a range of budgets",
+    Any(AnyBudget) = "any": "dyweight's for several budgets, and what lies between: one file for a range of budgets",
     Ld3(Ld3) = "ld3": "times of any solver, and times told to the network",
     Epd(Epd) = "epd": "points inside each step, evaluated side by side",
     EpdPlugin(EpdPlugin) = "epd-plugin": "the same around iPNDM",

@@ -215,7 +215,7 @@ impl SolverFile {
         let nominal: Vec<f64> = times.iter().map(|t| t.value()).collect();
         let realised = match &self.body {
             Body::DyWeight(weights) => weights.realised_times(&nominal),
-            Body::Any(any) => any.weights_of(self.steps, self.afs)?.realised_times(&nominal),
+            Body::Any(any) => any.weights_of(self.steps)?.realised_times(&nominal),
             _ => nominal,
         };
         // Finite weights can still add up to no number, which JSON could not hold.

@@ -71,7 +71,7 @@ impl SolverFile {
                 "choose one of those with --nfe, or train over a wider range".into(),
             );
         }
-        let body = Body::DyWeight(any.weights_of(steps, self.afs)?);
+        let body = Body::DyWeight(any.weights_of(steps)?);
         let mut file = Self { body, steps, nfe: self.evaluations(steps) * self.calls(), ..self.clone() };
         file.derive()?;
         Ok(file)

@@ -14,12 +14,8 @@
 //! belongs to the work travels to all (`spread`); after any other the process that has it ends the job.
 
 mod failure;
-#[cfg(feature = "mpi")]
-mod mpi;
 mod parcel;
 
-#[cfg(feature = "mpi")]
-pub use self::mpi::Mpi;
 pub use parcel::{Parcel, Reader};
 
 use dyweight_core::error::{Error, Result};

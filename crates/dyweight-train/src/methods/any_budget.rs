@@ -11,21 +11,6 @@ use dyweight_core::solver::{Ipndm, Solver};
 use dyweight_methods::AnyBudget;
 use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::Body;
-use serde::{Deserialize, Serialize};
-
-/// Options of a solver for any budget.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
-#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
-pub struct AnyBudgetOptions {
-    /// Degree of any's polynomials in the step [3].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Solver"))]
-    pub step_degree: Option<usize>,
-}
-
-/// The usual degree in the step.
-const DEGREE: usize = 3;
 
 /// The method.
 pub(super) struct AnyBudgetMethod;
@@ -36,16 +21,16 @@ impl Method for AnyBudgetMethod {
     }
 
     fn options(&self) -> &'static [&'static str] {
-        &["afs", "order", "step-degree"]
+        &["afs", "order"]
     }
 
     fn usual_afs(&self, prediction: Prediction) -> bool {
         prediction == Prediction::Denoised
     }
 
-    /// A weight is a sum of some numbers and moves by as many rates.
+    /// DyWeight's between few steps and many.
     fn usual_rate(&self, _: usize) -> f64 {
-        5e-3
+        2e-2
     }
 
     fn stand_in(&self, _: &TrainSpec, _: bool) -> Result<Box<dyn Solver>> {
@@ -61,23 +46,18 @@ impl Method for AnyBudgetMethod {
     }
 
     fn start_of_all(&self, spec: &TrainSpec, frame: &Frame, also: &[Frame]) -> Result<Start> {
-        let steps = also.iter().chain([frame]).map(|f| f.grid.steps()).collect();
-        let degree = spec.any.step_degree.unwrap_or(DEGREE);
-        if degree > MOST {
-            let expected = format!("must be at most {MOST}");
-            return Err(Error::BadValue { name: "step-degree", value: degree.to_string(), expected });
-        }
+        let steps: Vec<usize> = also.iter().chain([frame]).map(|f| f.grid.steps()).collect();
         let window = spec.order.unwrap_or(USUAL_WINDOW);
         if window == 0 || window > MOST {
             let expected = format!("any's window has 1 to {MOST} slopes");
             return Err(Error::BadValue { name: "order", value: window.to_string(), expected });
         }
-        let fresh = AnyBudget::start(window, steps, degree);
+        let fresh = AnyBudget::start(window, &steps, frame.afs);
         let body = match spec.init.as_deref() {
             None | Some("ab" | "ipndm") => fresh,
-            Some(source) => given(source, spec, fresh)?,
+            Some(source) => given(source, spec, &fresh, &steps)?,
         };
-        let window = body.order;
+        let window = body.window();
         let settled = TrainSpec { order: Some(window), ..spec.clone() };
         Ok(Start { window, settled, ..Start::of(Body::Any(body), spec)? })
     }
@@ -87,11 +67,11 @@ impl Method for AnyBudgetMethod {
     }
 }
 
-/// Largest degree and window.
-const MOST: usize = 15;
+/// The widest window.
+const MOST: usize = 16;
 
 /// The numbers of a file over the same range. What the options leave open the file decides.
-fn given(source: &str, spec: &TrainSpec, fresh: AnyBudget) -> Result<AnyBudget> {
+fn given(source: &str, spec: &TrainSpec, fresh: &AnyBudget, steps: &[usize]) -> Result<AnyBudget> {
     let body = match Learned::open(source)?.body {
         Body::Any(body) => body,
         other => return Err(other_method(source, other.method(), "any")),
@@ -103,13 +83,19 @@ fn given(source: &str, spec: &TrainSpec, fresh: AnyBudget) -> Result<AnyBudget> 
             hint: "begin and end --nfe as the file's training did, or leave --init out".into(),
         });
     }
-    let shape = |any: &AnyBudget| (any.order, any.time_scale.len());
-    let said = spec.order.is_some() || spec.any != AnyBudgetOptions::default();
-    if said && shape(&body) != shape(&fresh) {
+    if spec.order.is_some_and(|window| window != body.window()) {
         return Err(Error::Conflict {
-            problem: format!("{source} has another window or degree"),
-            hint: "leave --order and --step-degree out: they are the file's".into(),
+            problem: format!("{source} has a window of {} slopes", body.window()),
+            hint: "leave --order out: it is the file's".into(),
         });
     }
-    Ok(body.with_budgets(fresh.trained))
+    let given = body.with_budgets(steps)?;
+    let scales = |any: &AnyBudget| any.trained.first().map(|t| t.time_scale.len());
+    if scales(&given) != scales(fresh) {
+        return Err(Error::Conflict {
+            problem: format!("{source} was trained with another first step (--afs)"),
+            hint: "say --afs true or false as it was then".into(),
+        });
+    }
+    Ok(given)
 }

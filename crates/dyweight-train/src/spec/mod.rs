@@ -8,7 +8,6 @@ pub use plan::{Defaults, TrainPlan};
 
 use crate::Optimiser;
 use crate::joint::JointOptions;
-use crate::methods::any_budget::AnyBudgetOptions;
 use crate::methods::base::BaseOptions;
 use crate::methods::dss::DssOptions;
 use crate::methods::dyweight::DyWeightOptions;
@@ -154,10 +153,6 @@ pub struct TrainSpec {
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
     pub dyweight: DyWeightOptions,
-    /// Those of a solver for any budget.
-    #[serde(flatten)]
-    #[cfg_attr(feature = "clap", command(flatten))]
-    pub any: AnyBudgetOptions,
     /// The solver that a method is built around.
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]

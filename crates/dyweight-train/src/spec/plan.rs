@@ -70,7 +70,13 @@ impl TrainSpec {
         let Start { learnable, numbers, window, settled } = method.start_of_all(&spec, &frame, &also)?;
         let relax = method.relaxed(&spec, &frame, model.shape().iter().product())?;
         let moments = loss.joint().map(|_| spec.joint.samples()).transpose()?;
-        let distinct = spec.pairs.filter(|_| relax.is_none() && moments.is_none());
+        if let (Some(pairs), Some(samples)) = (spec.pairs, moments) {
+            return Err(Error::Conflict {
+                problem: format!("--pairs {pairs}: the loss frechet has {samples} samples instead of pairs"),
+                hint: format!("use --moments {pairs}, or leave --pairs out"),
+            });
+        }
+        let distinct = spec.pairs.filter(|_| relax.is_none());
         let recipe =
             Recipe { relax, moments, distinct, ..spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))? };
         if let Some(distinct) = recipe.distinct.filter(|distinct| *distinct < recipe.pairs) {

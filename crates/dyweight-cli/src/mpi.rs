@@ -3,13 +3,13 @@
 //! MPI counts in `int`: what is longer goes in pieces. Without an error handler of ours MPI ends the job when a process is gone,
 //! so no call returns with half of an answer.
 
-use super::Comm;
 use ::mpi::Threading;
 use ::mpi::datatype::PartitionMut;
 use ::mpi::environment::{Universe, initialize_with_threading};
 use ::mpi::topology::SimpleCommunicator;
 use ::mpi::traits::{Communicator, CommunicatorCollectives, Destination, Root, Source};
-use dyweight_core::error::Result;
+use dyweight::Result;
+use dyweight::train::comm::Comm;
 use std::sync::{Mutex, MutexGuard};
 
 /// The longest message.
