@@ -58,7 +58,8 @@ impl AnyBudget {
 
     /// The same with solvers for other numbers of steps of its range: what is new there is what the neighbours gave.
     pub fn with_budgets(&self, steps: &[usize]) -> Result<Self> {
-        let of = |steps: usize| self.weights_of(steps).map(|w| Trained { weights: w.weights, time_scale: w.time_scale });
+        let of =
+            |steps: usize| self.weights_of(steps).map(|w| Trained { weights: w.weights, time_scale: w.time_scale });
         Ok(Self { trained: distinct(steps).into_iter().map(of).collect::<Result<_>>()? })
     }
 
@@ -115,7 +116,9 @@ impl AnyBudget {
         let scale = |i: usize| {
             let terms = near.iter().zip(shares).flat_map(|((rows, scales), share)| {
                 let place = Place::of(i, steps, rows.len()).parts(rows.len());
-                place.map(move |(step, part)| (share * part, &scales[step.saturating_sub(without).min(scales.len() - 1)]))
+                place.map(move |(step, part)| {
+                    (share * part, &scales[step.saturating_sub(without).min(scales.len() - 1)])
+                })
             });
             Coeff::affine(0.0, terms)
         };
@@ -222,7 +225,9 @@ impl LearnedSolver for AnyBudget {
             if found != expected {
                 return Err(Error::Shape { what, expected, found });
             }
-            if without.is_none_or(|without| trained.time_scale.len() + without != steps) || trained.time_scale.is_empty() {
+            if without.is_none_or(|without| trained.time_scale.len() + without != steps)
+                || trained.time_scale.is_empty()
+            {
                 let what = format!("time_scale of {steps} steps: as many, or one fewer for all");
                 let (expected, found) = (vec![steps - without.unwrap_or(0)], vec![trained.time_scale.len()]);
                 return Err(Error::Shape { what, expected, found });

@@ -166,6 +166,7 @@ pub(super) fn multiply(left: Matrix<'_>, right: &Packed, out: MatrixMut<'_>) {
     for panel in 0..right.panels() {
         let panel = right.open(panel);
         let product = PanelProduct {
+            next: &[],
             input: left.data.as_ptr(),
             input_rows: Grid { offset: left.first, ..Grid::contiguous(left.stride) },
             segments: Segments::single(left.width),

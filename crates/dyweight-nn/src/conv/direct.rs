@@ -42,6 +42,7 @@ pub(super) fn convolve(x: &Act, filters: &Filters<'_>, plan: &Plan, shape: Shape
                 step: plan.stride[1] * channels,
             };
             let product = PanelProduct {
+                next: &[],
                 input: canvas.data().as_ptr(),
                 input_rows: grid,
                 segments: Segments { count: plan.kernel[0], len: plan.kernel[1] * channels, stride: line },

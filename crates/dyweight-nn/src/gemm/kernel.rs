@@ -90,6 +90,8 @@ pub(crate) struct PanelProduct<'a> {
     pub(crate) segments: Segments,
     pub(crate) rows: Range<usize>,
     pub(crate) panel: Panel<'a>,
+    /// What comes next, fetched into the second-level cache meanwhile, a part with every block of rows; may be empty.
+    pub(crate) next: &'a [f32],
     pub(crate) output: *mut f32,
     pub(crate) output_rows: Grid,
     pub(crate) start: Start,
@@ -122,16 +124,15 @@ impl PanelProduct<'_> {
     /// # Safety
     /// `input` must be readable at every row's segments, `output` writable at every row's columns of this panel with
     /// nobody else touching those, and a residual as long as the output.
+    #[inline(never)] // One copy of all block sizes.
     pub(crate) unsafe fn run(self, isa: Isa) {
         isa.run(Vouched(self));
     }
 
-    /// [`run`](Self::run), from inside a kernel.
-    ///
     /// # Safety
     /// As for `run`, and `S` must be available.
     #[inline(always)]
-    pub(crate) unsafe fn compute<S: Simd>(&self) {
+    unsafe fn compute<S: Simd>(&self) {
         let (depth, width) = (self.segments.len, self.panel.width);
         assert_eq!(self.panel.data.len(), self.segments.count * depth * width);
         let cut = self.segments.count == 1 && self.rows.len() > 2 * ROWS;
@@ -141,6 +142,7 @@ impl PanelProduct<'_> {
             let end = if parts == 1 { depth } else { depth.min(first + step) };
             let data = if parts == 1 { self.panel.data } else { &self.panel.data[first * width..end * width] };
             let part = PanelProduct {
+                next: if first == 0 { self.next } else { &[] },
                 input: self.input.wrapping_add(first),
                 segments: Segments { len: end - first, ..self.segments },
                 rows: self.rows.clone(),
@@ -158,11 +160,18 @@ impl PanelProduct<'_> {
     unsafe fn whole_depth<S: Simd>(&self) {
         // SAFETY: the contract of `compute`.
         unsafe {
-            match self.panel.width / S::LANES {
-                1 => self.narrow_rows::<S>(),
-                2 => self.all_rows::<S, 2>(self.rows.start),
-                3 => self.all_rows::<S, 3>(self.rows.start),
-                _ => self.all_rows::<S, 4>(self.rows.start),
+            let vectors = self.panel.width / S::LANES;
+            if vectors == 1 {
+                self.narrow_rows::<S>();
+            } else if S::PANEL_VECTORS == 2 {
+                // A constant: what comes after it is not compiled for narrow panels.
+                self.all_rows::<S, 2>(self.rows.start);
+            } else {
+                match vectors {
+                    2 => self.all_rows::<S, 2>(self.rows.start),
+                    3 => self.all_rows::<S, 3>(self.rows.start),
+                    _ => self.all_rows::<S, 4>(self.rows.start),
+                }
             }
         }
     }
@@ -185,17 +194,27 @@ impl PanelProduct<'_> {
     unsafe fn all_rows<S: Simd, const NV: usize>(&self, mut row: usize) {
         // SAFETY: the contract of `run`; each call handles rows within `self.rows`.
         unsafe {
+            let lines = self.next.len().div_ceil(CACHE_LINE).div_ceil((self.rows.len() / ROWS).max(1));
+            let mut next = self.next.chunks(CACHE_LINE);
             while row + ROWS <= self.rows.end {
+                for line in next.by_ref().take(lines) {
+                    S::prefetch_second(line.as_ptr());
+                }
                 self.block::<S, ROWS, NV>(row);
                 row += ROWS;
             }
-            match self.rows.end.saturating_sub(row) {
-                0 => {}
-                1 => self.block::<S, 1, NV>(row),
-                2 => self.block::<S, 2, NV>(row),
-                3 => self.block::<S, 3, NV>(row),
-                4 => self.block::<S, 4, NV>(row),
-                _ => self.block::<S, 5, NV>(row),
+            // What is left, by powers of two: every size of a block is code of its own, which takes seconds to compile.
+            let left = self.rows.end.saturating_sub(row);
+            if left & 4 != 0 {
+                self.block::<S, 4, NV>(row);
+                row += 4;
+            }
+            if left & 2 != 0 {
+                self.block::<S, 2, NV>(row);
+                row += 2;
+            }
+            if left & 1 != 0 {
+                self.block::<S, 1, NV>(row);
             }
         }
     }

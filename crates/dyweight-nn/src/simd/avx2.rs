@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
+use crate::isa::Isa;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2;
@@ -15,6 +16,7 @@ unsafe fn mask(n: usize) -> __m256i {
 }
 
 impl Simd for Avx2 {
+    const ISA: Isa = Isa::Avx2;
     type V = __m256;
     const LANES: usize = 8;
     const PANEL_VECTORS: usize = 2;
@@ -93,6 +95,11 @@ impl Simd for Avx2 {
     unsafe fn prefetch(p: *const f32) {
         // SAFETY: a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn prefetch_second(p: *const f32) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
 }
 

@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::Simd;
 use super::avx2::transpose_8x8;
+use crate::isa::Isa;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512;
@@ -14,6 +15,7 @@ fn mask(n: usize) -> __mmask16 {
 }
 
 impl Simd for Avx512 {
+    const ISA: Isa = Isa::Avx512;
     type V = __m512;
     const LANES: usize = 16;
     const PANEL_VECTORS: usize = 4;
@@ -98,5 +100,10 @@ impl Simd for Avx512 {
     unsafe fn prefetch(p: *const f32) {
         // SAFETY: a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn prefetch_second(p: *const f32) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
 }

@@ -10,12 +10,16 @@ mod portable;
 
 pub(crate) use portable::Portable;
 
+use crate::isa::Isa;
+
 /// A vector instruction set.
 ///
 /// # Safety
 /// All methods may only be called where the instruction set is available, i.e. under [`crate::isa::Isa::run`]. Methods
 /// with pointers need them valid for the floats they touch: `LANES`, or `n ≤ LANES` for the `_part` ones.
 pub(crate) trait Simd: Copy + 'static {
+    /// Its name.
+    const ISA: Isa;
     /// One vector.
     type V: Copy;
     /// Floats in a vector.
@@ -50,4 +54,6 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize);
     /// Asks for the cache line at `p`; never touches memory.
     unsafe fn prefetch(p: *const f32);
+    /// The same, no nearer than the second-level cache.
+    unsafe fn prefetch_second(p: *const f32);
 }

@@ -1,6 +1,7 @@
 //! Plain arrays that the compiler turns into whatever vectors the target's baseline has (SSE2, NEON).
 
 use super::Simd;
+use crate::isa::Isa;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
@@ -13,6 +14,7 @@ fn zip(a: [f32; LANES], b: [f32; LANES], f: impl Fn(f32, f32) -> f32) -> [f32; L
 }
 
 impl Simd for Portable {
+    const ISA: Isa = Isa::Portable;
     type V = [f32; LANES];
     const LANES: usize = LANES;
     const PANEL_VECTORS: usize = 2;
@@ -91,6 +93,8 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn prefetch(_: *const f32) {}
+    #[inline(always)]
+    unsafe fn prefetch_second(_: *const f32) {}
 }
 
 /// Exact, subnormal numbers included: the exponent's bias changes by a multiplication.

@@ -35,6 +35,7 @@ pub(super) fn block_of_columns(
         let panel = opened.panel();
         let panel = Panel { first: panel.first - columns.start, ..panel };
         let product = PanelProduct {
+            next: &[],
             input: left.as_ptr(),
             input_rows: Grid::contiguous(left.stride()),
             segments: Segments::single(left.width()),
@@ -61,6 +62,7 @@ pub(super) fn accumulate(left: Matrix<'_>, right: &Packed, depth: &Range<usize>,
         let panel = opened.panel();
         let (width, data) = (panel.width, &panel.data[depth.start * panel.width..depth.end * panel.width]);
         let product = PanelProduct {
+            next: &[],
             input: left.as_ptr(),
             input_rows: Grid::contiguous(left.stride()),
             segments: Segments::single(depth.len()),

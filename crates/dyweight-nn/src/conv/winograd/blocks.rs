@@ -102,6 +102,7 @@ impl<'a> Blocks<'a> {
             for square in 0..A * A {
                 let first = index * self.panel_len() + square * self.weight_stride();
                 let product = PanelProduct {
+                    next: &[],
                     input: inputs.ptr(),
                     input_rows: Grid { offset: square * stretch.stride, ..Grid::contiguous(channels) },
                     segments: Segments::single(channels),

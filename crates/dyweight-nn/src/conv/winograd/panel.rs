@@ -145,6 +145,7 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
         let (channels, width) = (self.task.tiling.input.c, self.task.panel.width);
         let weights = &self.scratch.weights[square * self.scratch.weights_stride..][..part.len() * width];
         let product = PanelProduct {
+            next: &[],
             input: self.task.transformed.as_ptr(),
             input_rows: Grid {
                 offset: square * self.task.stretch.stride + tiles.start * channels + part.start,
@@ -159,7 +160,7 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
             epilogue: Epilogue::NONE,
         };
         // SAFETY: the tiles' transformed inputs exist; a square of the products holds a block of tiles.
-        unsafe { product.compute::<S>() }
+        unsafe { product.run(S::ISA) }
     }
 
     /// `Aᵀ m A` of one tile, row `row` of the products.
