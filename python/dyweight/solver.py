@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,19 @@ class Solver:
         _native.write(os.fspath(path), self._text.encode())
 
     def at(self, nfe: int) -> Solver:
-        """The solver of one budget, of one that serves a range of them (`--method any`)."""
+        """The solver of one budget, of one that serves a range of them (see `joined`)."""
         return Solver(_native.solver_at(self._text, nfe))
+
+    @classmethod
+    def joined(cls, solvers: Iterable[Solver]) -> Solver:
+        """One solver for every budget from the fewest to the most calls of these, each trained by itself.
+
+        >>> import dyweight
+        >>> three, nine = (dyweight.Solver.preset(f"cifar10-nfe{nfe}") for nfe in (3, 9))
+        >>> dyweight.Solver.joined([three, nine]).at(5).nfe
+        5
+        """
+        return cls(_native.solver_joined([solver._text for solver in solvers]))
 
     @property
     def nfe(self) -> int:

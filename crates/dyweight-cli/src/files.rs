@@ -2,6 +2,7 @@
 
 use dyweight::error::shown;
 use dyweight::files::{Format, NamedPath, StoredTensor, atomic, keep_apart, read_data, sniff};
+use dyweight::solver_file::SolverFile;
 use dyweight::{Error, Result, Tensor};
 use std::path::Path;
 
@@ -36,6 +37,11 @@ pub fn keep_finished(path: &Path, overwrite: bool, flag: &str) -> Result<()> {
     }
     let hint = format!("choose another {flag}, or --overwrite");
     Err(Error::Conflict { problem: format!("{} is there already", shown(path)), hint })
+}
+
+/// The solver file at a path.
+pub fn solver_file(path: &Path) -> Result<SolverFile> {
+    SolverFile::parse(&read_data(path)?).map_err(|problem| Error::malformed(path, problem))
 }
 
 /// A path as text for JSON, which has no other bytes.

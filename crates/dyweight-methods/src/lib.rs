@@ -23,7 +23,7 @@ pub mod spec;
 mod weights;
 
 pub use amed::{Amed, AmedPlugin};
-pub use any_budget::AnyBudget;
+pub use any_budget::{AnyBudget, Trained};
 pub use base::Base;
 pub use dlms::Dlms;
 pub use dss::{Deltas, Dss};

@@ -6,10 +6,10 @@ use dyweight_core::sample::{Plan, sample};
 use dyweight_core::schedule::Schedule;
 use dyweight_core::solver::{Initial, Ipndm};
 use dyweight_core::{Result, Tensor, mixture::Mixture};
-use dyweight_methods::AnyBudget;
 use dyweight_methods::learned::{Frame, LearnedSolver};
 use dyweight_methods::solver_file::{Body, SolverFile};
 use dyweight_methods::spec::Budget;
+use dyweight_methods::{AnyBudget, Trained};
 use std::ops::ControlFlow;
 
 fn frame(steps: usize, calls: usize) -> Frame {
@@ -29,12 +29,20 @@ fn frame(steps: usize, calls: usize) -> Frame {
     }
 }
 
+/// iPNDM at these numbers of steps, every number moved a little by `by`.
+fn moved(window: usize, steps: &[usize], mut by: impl FnMut() -> f64) -> AnyBudget {
+    let trained = |steps: &usize| {
+        let mut trained = Trained { weights: Initial::Ab.rows(*steps, window), time_scale: vec![1.0; *steps - 1] };
+        trained.weights.iter_mut().flatten().chain(&mut trained.time_scale).for_each(|v| *v += by());
+        trained
+    };
+    AnyBudget { trained: steps.iter().map(trained).collect() }
+}
+
 /// Numbers away from the start, for 3 to 12 calls.
 fn learned() -> AnyBudget {
-    let mut any = AnyBudget::start(3, &[4, 6, 13, 8, 10, 8], true);
-    let moves = Stream::new(7).normals(any.numbers().len());
-    any.replace(&any.numbers().iter().zip(moves).map(|(v, by)| v + 0.01 * by).collect::<Vec<_>>());
-    any
+    let mut stream = Stream::new(7);
+    moved(3, &[4, 6, 8, 10, 13], || 0.01 * stream.normal())
 }
 
 fn file(calls: usize) -> SolverFile {
@@ -50,7 +58,7 @@ fn ends(plan: &Plan<'_>) -> Vec<f64> {
 #[test]
 fn before_training_every_budget_is_ipndm() {
     for window in [1, 2, 3, 4] {
-        let any = AnyBudget::start(window, &[3, 14], true);
+        let any = moved(window, &[3, 14], || 0.0);
         for steps in 3..=14 {
             let weights = any.weights_of(steps).unwrap();
             let near = |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-14);
@@ -95,10 +103,8 @@ fn every_budget_of_the_range_is_a_solver_of_its_own() -> Result<()> {
 /// What was learned comes back to the bit, and what lies between keeps to its neighbours: ends to ends, in proportion to 1/S.
 #[test]
 fn what_was_trained_is_itself_and_the_rest_lies_between() -> Result<()> {
-    let mut any = AnyBudget::start(2, &[3, 6], true);
-    let numbers: Vec<f64> = any.numbers().iter().enumerate().map(|(i, v)| v + 0.01 * i as f64).collect();
-    any.replace(&numbers);
-    assert_eq!(any.numbers(), numbers);
+    let mut stream = Stream::new(8);
+    let any = moved(2, &[3, 6], || 0.01 * stream.normal());
     for trained in &any.trained {
         let weights = any.weights_of(trained.weights.len())?;
         assert_eq!((&weights.weights, &weights.time_scale), (&trained.weights, &trained.time_scale));
@@ -116,10 +122,6 @@ fn what_was_trained_is_itself_and_the_rest_lies_between() -> Result<()> {
         let mean = share * few + (1.0 - share) * many;
         assert!((own - mean).abs() < 1e-14, "{own} is not between {few} and {many}");
     }
-    // What the neighbours gave may become a budget of its own, and is the same then.
-    let more = any.with_budgets(&[3, 4, 6])?;
-    assert_eq!(more.trained.len(), 3);
-    assert_eq!(more.weights_of(4)?, four);
     assert!(any.weights_of(2).is_err() && any.weights_of(7).is_err());
     Ok(())
 }
@@ -182,7 +184,7 @@ fn hostile_files_are_refused() {
         |any| any.trained[1].time_scale.push(1.0),
         |any| any.trained[0].weights[1].push(0.1),
         |any| any.trained[0].weights[0][0] = f64::NAN,
-        |any| any.trained.push(AnyBudget::start(3, &[1001], true).trained.remove(0)),
+        |any| any.trained.push(moved(3, &[1001], || 0.0).trained.remove(0)),
     ];
     learned().check().unwrap();
     for spoil in spoilt {
@@ -194,4 +196,26 @@ fn hostile_files_are_refused() {
     let mut any = learned();
     any.trained[4].weights[12].fill(1e308);
     assert!(SolverFile::new(Body::Any(any), &frame(13, 1)).is_err());
+}
+
+/// Solvers of several budgets make one file, and it gives them back; what does not belong together is refused.
+#[test]
+fn solvers_of_several_budgets_are_joined() -> Result<()> {
+    let range = file(1);
+    let at = |nfe: usize| range.at("any.json", Some(Budget::Nfe(nfe)), None);
+    let named = |nfe: usize| Ok((format!("{nfe}.json"), at(nfe)?));
+    let joined = SolverFile::joined(vec![named(12)?, named(3)?, named(7)?])?;
+    assert_eq!(joined.served(), Some((3, 12)));
+    assert_eq!(joined.training["budgets"], serde_json::json!([3, 7, 12]));
+    assert_eq!(SolverFile::parse(&joined.to_bytes()).unwrap(), joined);
+    for nfe in [3, 7, 12] {
+        assert_eq!(joined.at("joined.json", Some(Budget::Nfe(nfe)), None)?.body, at(nfe)?.body);
+    }
+    let says = |files: Vec<(String, SolverFile)>| SolverFile::joined(files).unwrap_err().to_string();
+    assert!(says(vec![named(3)?]).contains("no range"));
+    assert!(says(vec![named(3)?, named(3)?]).contains("two solvers have 3 calls"));
+    assert!(says(vec![named(3)?, ("any.json".into(), range.clone())]).contains("any.json is a solver of any"));
+    let guided = SolverFile { guidance: Some(7.5), ..at(5)? };
+    assert!(says(vec![named(3)?, ("five.json".into(), guided)]).contains("differ in more than the number of calls"));
+    Ok(())
 }

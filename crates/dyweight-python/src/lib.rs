@@ -26,7 +26,9 @@ mod _native {
     #[pymodule_export]
     use super::sample::{noise, sample};
     #[pymodule_export]
-    use super::solver::{presets, solver_at, solver_checked, solver_facts, solver_of, solver_svg, write};
+    use super::solver::{
+        presets, solver_at, solver_checked, solver_facts, solver_joined, solver_of, solver_svg, write,
+    };
     #[pymodule_export]
     use super::train::{option_names, plan, train};
 }

@@ -68,6 +68,14 @@ pub fn solver_at(py: Python<'_>, solver: &str, nfe: usize) -> PyResult<String> {
     at().map_err(|e| raised(py, e, None))
 }
 
+/// One solver for the range of several budgets, each trained by itself.
+#[pyfunction]
+pub fn solver_joined(py: Python<'_>, solvers: Vec<String>) -> PyResult<String> {
+    let named = |(i, solver): (usize, &String)| Ok((format!("solver {i}"), parsed(solver)?));
+    let joined = || SolverFile::joined(solvers.iter().enumerate().map(named).collect::<Result<_>>()?);
+    joined().map(|file| text(&file)).map_err(|e| raised(py, e, None))
+}
+
 /// What follows from a solver and is not written in it: its nominal levels, and what is unusual about it.
 #[pyfunction]
 pub fn solver_facts(py: Python<'_>, solver: &str) -> PyResult<String> {

@@ -1,6 +1,5 @@
 //! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is put together.
 
-use crate::budgets::geometric_mean;
 use crate::comm::{Comm, Solo};
 use crate::methods::gits::Ground;
 use crate::methods::learned_weights::{LearnedWeights, ScaleMode};
@@ -14,11 +13,9 @@ use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::solver::Initial;
 use dyweight_files::Fingerprint;
-use dyweight_methods::learned::Frame;
 use dyweight_methods::solver_file::{ModelIdentity, SolverFile};
 use dyweight_methods::spec::{Budget, ScheduleSpec};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,8 +39,6 @@ pub struct Course {
     pub schedule: ScheduleSpec,
     /// Its length.
     pub budget: Budget,
-    /// Further lengths that the same numbers are to serve, with a method that can.
-    pub also: Vec<Budget>,
     /// The endpoint's distance.
     pub loss: Loss,
     /// The processes that share the work.
@@ -107,7 +102,6 @@ impl Course {
             spec,
             schedule: ScheduleSpec::default(),
             budget,
-            also: Vec::new(),
             loss,
             comm: Arc::new(Solo),
             cache: None,
@@ -120,8 +114,7 @@ impl Course {
 
     /// Decides everything; what cannot be is refused here, before any work.
     pub fn prepare(self) -> Result<Prepared> {
-        let budgets = (self.budget, &self.also[..]);
-        let plan = self.spec.plan_all(&*self.model, &self.schedule, budgets, self.loss.clone())?;
+        let plan = self.spec.plan(&*self.model, &self.schedule, self.budget, self.loss.clone())?;
         self.spec.teacher(&*self.model, &plan)?;
         let identity = self.identity(&plan)?;
         Ok(Prepared { course: self, plan, identity })
@@ -155,10 +148,6 @@ impl Course {
         ]);
         if let Some(joint) = plan.student.loss.joint() {
             facts.insert("reference".into(), json!(joint.identity()));
-        }
-        if !plan.also.is_empty() {
-            let grids: Vec<_> = plan.also.iter().map(|frame| frame.grid.sigmas()).collect();
-            facts.insert("also".into(), json!(grids));
         }
         serde_json::to_string(&facts).map_err(|e| unwritable(&e))
     }
@@ -280,7 +269,6 @@ impl Prepared {
         Training::new(Parts {
             model: self.course.model.clone(),
             student: self.plan.student.clone(),
-            also: self.plan.also.clone(),
             learnable: found.unwrap_or_else(|| self.plan.learnable.clone()),
             start: self.plan.start.clone(),
             training: pairing.training.clone(),
@@ -289,17 +277,12 @@ impl Prepared {
         })
     }
 
-    /// Validation loss of iPNDM with the same window at the same budget, on the rule of the nominal grid; of several budgets the geometric mean.
+    /// Validation loss of iPNDM with the same window at the same budget, on the rule of the nominal grid.
     fn baseline(&self, run: &Training) -> Result<Option<f64>> {
         if run.guard.is_none() {
             return Ok(None);
         }
-        let of = |frame| self.baseline_on(frame, run);
-        let losses: Option<Vec<f64>> = run.frames().map(of).collect::<Result<_>>()?;
-        Ok(losses.map(|losses| geometric_mean(&losses)))
-    }
-
-    fn baseline_on(&self, own: &Frame, run: &Training) -> Result<Option<f64>> {
+        let own = &self.plan.student.frame;
         let plan = &self.plan;
         let Some(frame) = own.of_single_calls(self.calls_of_an_evaluation()?)? else { return Ok(None) };
         let same_grid = frame.grid.steps() == own.grid.steps();
@@ -338,10 +321,6 @@ impl Prepared {
         if let Some(distinct) = recipe.distinct {
             facts["pairs"] = json!(distinct);
         }
-        if !self.plan.also.is_empty() {
-            let calls: BTreeSet<usize> = run.frames().map(|frame| frame.nfe).collect();
-            facts["budgets"] = json!(calls);
-        }
         if let Some((name, sha256)) = self.plan.student.loss.network() {
             facts["features"] = json!({ "name": name, "sha256": sha256 });
         }
@@ -357,13 +336,6 @@ impl Prepared {
             file.training = facts;
         }
         Ok(file)
-    }
-
-    /// The frames of all budgets, those of fewer calls first.
-    pub fn frames(&self) -> Vec<&Frame> {
-        let mut frames: Vec<&Frame> = std::iter::once(&self.plan.student.frame).chain(&self.plan.also).collect();
-        frames.sort_by_key(|frame| frame.nfe);
-        frames
     }
 
     /// Iterations of the whole run.

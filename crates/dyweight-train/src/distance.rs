@@ -6,7 +6,6 @@ use crate::targets::{in_parts, unit};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::tensor::squared_distance;
-use dyweight_methods::learned::Frame;
 use std::ops::{ControlFlow, Range};
 
 impl Prepared {
@@ -32,8 +31,9 @@ impl Prepared {
         Ok((errors.iter().sum::<f64>() / errors.len() as f64).sqrt())
     }
 
-    /// The same of what was learned, at the budget of one of the run's frames.
-    pub fn distance_of(&self, pairing: &Pairing, trained: &Trained, frame: &Frame) -> Result<f64> {
+    /// The same of what was learned.
+    pub fn distance_of(&self, pairing: &Pairing, trained: &Trained) -> Result<f64> {
+        let frame = &self.plan.student.frame;
         let built = trained.run.learnable().build(&coeffs(trained.run.result(), false), frame)?;
         let plan = Plan { solver: &*built.solver, times: built.times, afs: frame.afs, denoise_to_zero: false };
         self.distance(pairing, &plan)

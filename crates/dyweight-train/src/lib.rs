@@ -13,7 +13,6 @@
 
 #![forbid(unsafe_code)]
 
-mod budgets;
 pub mod comm;
 mod course;
 mod distance;
@@ -48,7 +47,6 @@ pub use learned::Learned;
 pub use methods::dyweight::DyWeightOptions;
 pub use methods::learned_weights::{LearnedWeights, ScaleMode};
 pub use methods::points::CountParallel;
-pub use methods::serves_several;
 pub use methods::span::{On, OperatorSpec, SpanSpec};
 pub use objective::Loss;
 pub use optimiser::{Moments, Optimiser};

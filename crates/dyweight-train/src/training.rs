@@ -1,6 +1,5 @@
 //! The training loop, as a state that is advanced one iteration at a time.
 
-use super::budgets::{geometric_mean, together};
 use super::guard::{Guard, Judgement};
 use super::joint::{Joint, Linearised};
 use super::learnable::Learnable;
@@ -62,8 +61,6 @@ pub enum Event {
 pub struct Training {
     model: Arc<dyn Model>,
     student: Student,
-    /// Frames of further budgets, which the same numbers serve.
-    also: Vec<Frame>,
     learnable: Arc<dyn Learnable>,
     training: Arc<Targets>,
     validation: Arc<Targets>,
@@ -86,8 +83,6 @@ pub struct Parts {
     pub model: Arc<dyn Model>,
     /// The student.
     pub student: Student,
-    /// Frames of further budgets, which the same numbers serve.
-    pub also: Vec<Frame>,
     /// What is learned.
     pub learnable: Arc<dyn Learnable>,
     /// Where it starts.
@@ -103,12 +98,11 @@ pub struct Parts {
 impl Training {
     /// Begins a run, with a first validation unless it is plain.
     pub fn new(parts: Parts) -> Result<Self> {
-        let Parts { model, student, also, learnable, start, training, validation, recipe } = parts;
+        let Parts { model, student, learnable, start, training, validation, recipe } = parts;
         let moments = fresh(&*learnable);
         let mut run = Self {
             model,
             student,
-            also,
             learnable,
             training,
             validation,
@@ -159,15 +153,9 @@ impl Training {
         self.guard.as_ref().map_or(&self.numbers, |guard| &guard.best)
     }
 
-    /// The frames of all budgets.
-    pub fn frames(&self) -> impl Iterator<Item = &Frame> {
-        std::iter::once(&self.student.frame).chain(&self.also)
-    }
-
-    /// Mean validation loss of any solver on the student's frame; of several budgets the geometric mean.
+    /// Mean validation loss of any solver on the student's frame.
     pub fn validation_loss(&self, learnable: &dyn Learnable, numbers: &[f64]) -> Result<f64> {
-        let of = |frame| self.validation_loss_on(frame, learnable, numbers);
-        Ok(geometric_mean(&self.frames().map(of).collect::<Result<Vec<f64>>>()?))
+        self.validation_loss_on(&self.student.frame, learnable, numbers)
     }
 
     /// Mean validation loss of any solver on any frame.
@@ -217,17 +205,17 @@ impl Training {
         }
         let pairs = self.recipe.pairs_of(index);
         let noise = self.moved.as_ref().map(|m| m.training.slice(pairs.clone()));
-        let batches = self.batches(pairs.clone(), noise.as_ref());
+        let batch = self.gradients(&self.student, &self.training, pairs.clone(), noise.as_ref());
         self.iteration += 1;
-        let batches = match batches {
-            Ok(batches) if batches.iter().all(|b| b.loss().is_finite()) => batches,
+        let batch = match batch {
+            Ok(batch) if batch.loss().is_finite() => batch,
             // A level outside what a network takes is a sign of runaway times.
             Ok(_) | Err(Error::Diverged { .. } | Error::BadValue { .. }) if self.guard.is_some() => {
                 return Ok(self.lost(index));
             }
             other => other?,
         };
-        let (loss, gradient) = together(&batches);
+        let (loss, gradient) = (batch.loss(), batch.gradient());
         if self.guard.is_some() && gradient.iter().any(|g| !g.is_finite()) {
             return Ok(self.lost(index));
         }
@@ -238,7 +226,7 @@ impl Training {
         let norm = self.update(index, &gradient);
         let validation = self.validate_if_due()?;
         if let Some(relaxation) = self.recipe.relax {
-            self.move_noise(index, &relaxation, (pairs, &batches[0]))?;
+            self.move_noise(index, &relaxation, (pairs, &batch))?;
         }
         Ok(Iteration { index, loss, rate, gradient, norm, validation, steps: Vec::new() })
     }
@@ -331,15 +319,6 @@ impl Training {
             }
         }
         largest
-    }
-
-    /// Losses and gradients of some training pairs at every budget.
-    fn batches(&self, pairs: Range<usize>, noise: Option<&Tensor>) -> Result<Vec<Gradient>> {
-        let of = |frame: &Frame| {
-            let student = Student { frame: frame.clone(), ..self.student.clone() };
-            self.gradients(&student, &self.training, pairs.clone(), noise)
-        };
-        self.frames().map(of).collect()
     }
 
     /// A distance of all samples at once, around those of some pairs.

@@ -46,7 +46,7 @@ impl Prepared {
 
     /// The same for a run that finds what others' teachers have made, and adds its own.
     pub fn work_after(&self, taught: &mut Taught) -> Result<Work> {
-        let (recipe, nfe) = (&self.plan.recipe, self.frames().iter().map(|frame| frame.nfe).sum::<usize>());
+        let (recipe, nfe) = (&self.plan.recipe, self.plan.student.frame.nfe);
         let pairs = recipe.iterations() * recipe.pairs;
         // One validation before the first iteration, and one of iPNDM.
         let validations = recipe.validate_every.map_or(0, |every| 2 + recipe.iterations().div_ceil(every));

@@ -1,7 +1,7 @@
 //! `dyweight convert`.
 
 use super::inspect::{Content, is_inception};
-use crate::files::{keep_finished, place};
+use crate::files::{keep_finished, place, solver_file};
 use crate::ui;
 use clap::Args;
 use dyweight::error::shown;
@@ -18,8 +18,10 @@ use std::path::{Path, PathBuf};
 /// What to convert into what.
 #[derive(Args)]
 pub struct ConvertArgs {
-    /// A network checkpoint (.pkl, .pt), weights of Inception-v3 (.pth, .pt, .pkl), a released coefficient file (.pkl, .pt), a solver file, or preset:NAME
-    input: PathBuf,
+    /// A network checkpoint (.pkl, .pt), weights of Inception-v3 (.pth, .pt, .pkl), a released coefficient file (.pkl, .pt), a solver file, or preset:NAME;
+    /// several solver files of different budgets become one for the whole range
+    #[arg(required = true)]
+    input: Vec<PathBuf>,
     /// The file to write: safetensors for a network, JSON for a solver
     output: PathBuf,
     /// Configuration of a network file that carries none
@@ -36,26 +38,25 @@ pub struct ConvertArgs {
 /// Runs the command.
 pub fn run(args: &ConvertArgs) -> Result<()> {
     let config = args.config.iter().map(|path| ("--model-config", path.as_path()));
-    let inputs: Vec<_> = std::iter::once(("the input", args.input.as_path())).chain(config).collect();
+    let inputs: Vec<_> = args.input.iter().map(|input| ("the input", input.as_path())).chain(config).collect();
     place(&[("the output", &args.output)], &inputs)?;
     keep_finished(&args.output, args.overwrite, "output")?;
-    if let Some(name) = args.input.to_str().and_then(|s| s.strip_prefix("preset:")) {
+    let [input] = &args.input[..] else { return join(args) };
+    if let Some(name) = preset(input) {
         return write_solver(args, &named_preset(name)?.1);
     }
-    let bytes = read_data(&args.input)?;
-    let named = |problem| Error::malformed(&args.input, problem);
+    let bytes = read_data(input)?;
+    let named = |problem| Error::malformed(input, problem);
     match sniff(&bytes) {
         format @ (Format::Pickle | Format::TorchZip | Format::TorchLegacy | Format::Zip) => {
             match Content::parse(bytes.clone(), format).map_err(named)? {
                 Content::Coefficients(coefficients) => write_solver(args, &released(&coefficients)?),
-                Content::Tensors(file) if is_inception(&file) => write_inception(args, bytes),
-                Content::Network(_) | Content::Tensors(_) => write_network(args, bytes),
+                Content::Tensors(file) if is_inception(&file) => write_inception(args, input, bytes),
+                Content::Network(_) | Content::Tensors(_) => write_network(args, input, bytes),
             }
         }
-        Format::Safetensors => write_network(args, bytes),
-        Format::SolverFile | Format::Json => {
-            write_solver(args, &SolverFile::parse(&bytes).map_err(|p| Error::malformed(&args.input, p))?)
-        }
+        Format::Safetensors => write_network(args, input, bytes),
+        Format::SolverFile | Format::Json => write_solver(args, &solver_file(input)?),
         other => {
             let expected = "a network checkpoint, a released coefficient file or a solver file";
             Err(named(Malformed::Format { expected, found: other.describe() }))
@@ -63,9 +64,25 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
     }
 }
 
+/// Solvers of several budgets, as one file for the whole range.
+fn join(args: &ConvertArgs) -> Result<()> {
+    let named = |input: &PathBuf| {
+        let file = match preset(input) {
+            Some(name) => named_preset(name)?.1,
+            None => solver_file(input)?,
+        };
+        Ok((shown(input), file))
+    };
+    write_solver(args, &SolverFile::joined(args.input.iter().map(named).collect::<Result<Vec<_>>>()?)?)
+}
+
+fn preset(input: &Path) -> Option<&str> {
+    input.to_str()?.strip_prefix("preset:")
+}
+
 fn write_solver(args: &ConvertArgs, file: &SolverFile) -> Result<()> {
     let file = &match args.nfe {
-        Some(nfe) => file.at(&shown(&args.input), Some(Budget::Nfe(nfe)), None)?,
+        Some(nfe) => file.at(&shown(&args.input[0]), Some(Budget::Nfe(nfe)), None)?,
         None => file.clone(),
     };
     file.warnings().iter().for_each(|w| ui::warn(w));
@@ -76,17 +93,17 @@ fn write_solver(args: &ConvertArgs, file: &SolverFile) -> Result<()> {
 }
 
 /// Keeps every tensor as it is and the configuration in the metadata, even of a network that cannot be run here.
-fn write_network(args: &ConvertArgs, bytes: SharedBytes) -> Result<()> {
-    let file = EdmFile::parse(&args.input, bytes, args.config.as_deref())?;
-    check(&args.input, &file);
+fn write_network(args: &ConvertArgs, input: &Path, bytes: SharedBytes) -> Result<()> {
+    let file = EdmFile::parse(input, bytes, args.config.as_deref())?;
+    check(input, &file);
     file.to_safetensors().write(&args.output)?;
     ui::say(&format!("{}: {} tensors, sha256 {}", shown(&args.output), file.tensors.len(), file.sha256()));
     Ok(())
 }
 
 /// Under the names of pytorch-fid, without what features do not need.
-fn write_inception(args: &ConvertArgs, bytes: SharedBytes) -> Result<()> {
-    let file = InceptionFile::parse(&args.input, bytes)?;
+fn write_inception(args: &ConvertArgs, input: &Path, bytes: SharedBytes) -> Result<()> {
+    let file = InceptionFile::parse(input, bytes)?;
     file.to_safetensors().write(&args.output)?;
     let (out, count) = (shown(&args.output), file.tensors.len());
     ui::say(&format!("{out}: {count} tensors of Inception-v3, sha256 {}", file.sha256()));

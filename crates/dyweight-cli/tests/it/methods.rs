@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 /// A second or less of work each.
 const METHODS: &[(&str, &str)] = &[
-    ("any", "--nfe 3,6 --iters 30 --batch 8 --validation 16"),
     ("dyweight", "--span state,sample --nfe 3 --iters 40 --batch 8 --validation 16"),
     ("ld3", "--nfe 4 --iters 60 --pairs 20 --validation 10"),
     ("epd", "--nfe 5 --iters 40 --batch 8 --validation 16"),
@@ -80,17 +79,16 @@ fn used(place: &Place, method: &str, model: &str, options: &str) {
     assert_eq!(ended.code, Some(0), "{method}: {ended:?}");
     assert!(results(place, "b") == whole, "{method}: a resumed run is not the whole one");
     // Of a file for a range of budgets one that was not trained.
-    let pick = if method == "any" { " --nfe 4" } else { "" };
     for command in [
         "inspect a.json".to_string(),
-        format!("sample --model {model} --weights a.json --seeds 0-3 --outdir samples{pick}"),
-        format!("export a.json --to sigmas{pick}"),
-        format!("compare --model {model} --solver-file a.json --seeds 0-7 --out comparison{pick}"),
+        format!("sample --model {model} --weights a.json --seeds 0-3 --outdir samples"),
+        format!("export a.json --to sigmas"),
+        format!("compare --model {model} --solver-file a.json --seeds 0-7 --out comparison"),
     ] {
         let ended = place.run(&command);
         assert_eq!(ended.code, Some(0), "{method}, {command}: {ended:?}");
     }
-    let list = place.run(&format!("export a.json{pick}")).stdout;
+    let list = place.run(&format!("export a.json")).stdout;
     let levels: Vec<f64> = list.trim().split(',').map(|v| v.parse().unwrap()).collect();
     assert!(!list.contains(['e', 'E']) && levels.windows(2).all(|w| w[0] > w[1]), "{method}: {list}");
 }
@@ -98,10 +96,23 @@ fn used(place: &Place, method: &str, model: &str, options: &str) {
 #[test]
 fn one_file_serves_every_budget_of_its_range() {
     let place = Place::new("any-budget");
-    let ended = place
-        .run("train --method any --model mixture --nfe 6,3 --iters 20 --batch 8 --validation 16 --out any.json --json");
+    let ended =
+        place.run("train --one-file --model mixture --nfe 6,3 --iters 20 --batch 8 --validation 16 --out any.json");
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.contains("\"budgets\""), "{ended:?}");
+    assert!(ended.stderr.contains("for every budget from 3 to 6 network calls"), "{ended:?}");
+    assert!(bytes(&place.path("any-nfe3.json")) != bytes(&place.path("any-nfe6.json")));
+    // Files of each budget are joined later, too, and nothing is replaced unasked.
+    let ended = place.run("convert any-nfe6.json any-nfe3.json joined.json");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(bytes(&place.path("joined.json")) == bytes(&place.path("any.json")));
+    place.refuses("convert any-nfe6.json any-nfe3.json joined.json", &["joined.json", "--overwrite"]);
+    place.refuses("convert any-nfe6.json any.json more.json", &["any.json is a solver of any"]);
+    place.refuses("train --one-file --model mixture --nfe 3 --out x.json", &["--one-file", "several budgets"]);
+    place.refuses("train --one-file --model mixture --nfe 3,6 --out any.json", &["any", "--overwrite"]);
+    let again =
+        "train --one-file --model mixture --nfe 6,3 --iters 20 --batch 8 --validation 16 --out any.json --resume";
+    assert_eq!(place.run(again).code, Some(0));
+    assert!(bytes(&place.path("joined.json")) == bytes(&place.path("any.json")));
     for nfe in [3, 5, 6] {
         let ended = place.run(&format!("convert any.json one-nfe{nfe}.json --nfe {nfe}"));
         assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -122,14 +133,10 @@ fn one_file_serves_every_budget_of_its_range() {
         "compare --model mixture --weights any.json --solvers ipndm:3+afs --nfe 3,4,6 --seeds 0-15 --out all-budgets",
     );
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    // A file goes on being trained, whole or at one of its budgets.
-    for command in [
-        "train --method any --model mixture --nfe 3,4,6 --init any.json --iters 2 --batch 4 --validation 8 --out more.json",
-        "train --model mixture --nfe 5 --init any.json --iters 2 --batch 4 --validation 8 --out five.json",
-    ] {
-        let ended = place.run(command);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-    }
+    // One of its budgets goes on being trained.
+    let ended =
+        place.run("train --model mixture --nfe 5 --init any.json --iters 2 --batch 4 --validation 8 --out five.json");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
     let range = "any.json serves every budget from 3 to 6 network calls";
     place.refuses("sample --model mixture --weights any.json", &[range, "--nfe"]);
     place.refuses("compare --model mixture --weights any.json", &[range, "--nfe"]);
@@ -138,15 +145,6 @@ fn one_file_serves_every_budget_of_its_range() {
     place.refuses("sample --model mixture --weights any.json --nfe 9", &[outside]);
     place.refuses("compare --model mixture --weights any.json --nfe 3,9", &[outside]);
     place.refuses("inspect any.json --nfe 9", &[outside]);
-    place.refuses(
-        "train --method any --model mixture --nfe 3,8 --init any.json --out x.json",
-        &["any.json", "4 to 7 steps"],
-    );
-    place.refuses("train --method any --model mixture --nfe 3,8 --order 0 --out x.json", &["order"]);
-    place.refuses(
-        "train --method any --model mixture --nfe 3,4,6 --order 2 --init any.json --out x.json",
-        &["any.json has a window of 3 slopes", "--order"],
-    );
 }
 
 #[test]

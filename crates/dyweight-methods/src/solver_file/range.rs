@@ -1,6 +1,7 @@
 //! A file for a range of budgets, and the solver of one of them.
 
 use super::{Body, SolverFile};
+use crate::any_budget::{AnyBudget, Trained};
 use crate::spec::Budget;
 use dyweight_core::error::{Error, Result};
 
@@ -13,6 +14,49 @@ pub fn other_budget(source: &str, nfe: usize, wanted: usize) -> Error {
 }
 
 impl SolverFile {
+    /// One file for the range of several budgets, each trained by itself, under the names they are called by. What else it says is the longest's.
+    pub fn joined(mut files: Vec<(String, Self)>) -> Result<Self> {
+        files.sort_by_key(|(_, file)| file.steps);
+        let refused = |problem: String, hint: &str| Err(Error::Conflict { problem, hint: hint.into() });
+        let Some((longest, last)) = files.last().filter(|_| files.len() > 1) else {
+            return refused(
+                "one solver has no range of budgets".into(),
+                "give two or more, of different numbers of calls",
+            );
+        };
+        let mut trained = Vec::new();
+        for (name, file) in &files {
+            let weights = match &file.body {
+                Body::DyWeight(weights) if weights.span.is_empty() && weights.time_shift => weights,
+                Body::DyWeight(_) => {
+                    return refused(format!("{name} has a span, or no time shift"), "join plain solvers of dyweight");
+                }
+                other => {
+                    return refused(format!("{name} is a solver of {}", other.method()), "join solvers of dyweight");
+                }
+            };
+            let same = |a: &Self, b: &Self| {
+                (a.afs, a.prediction, &a.schedule, a.sigma_min, a.sigma_max, a.guidance, &a.model, a.calls())
+                    == (b.afs, b.prediction, &b.schedule, b.sigma_min, b.sigma_max, b.guidance, &b.model, b.calls())
+            };
+            if !same(file, last) {
+                let problem = format!("{name} and {longest} differ in more than the number of calls");
+                return refused(problem, "join solvers of one model, schedule, guidance and first step");
+            }
+            if trained.last().is_some_and(|t: &Trained| t.weights.len() == file.steps) {
+                return refused(format!("two solvers have {} calls", file.nfe), "join one for each number of calls");
+            }
+            trained.push(Trained { weights: weights.weights.clone(), time_scale: weights.time_scale.clone() });
+        }
+        let mut file = Self { body: Body::Any(AnyBudget { trained }), ..last.clone() };
+        file.body.learned().check()?;
+        // Losses of one budget say nothing of the others.
+        file.training.retain(|key, _| !key.ends_with("loss") && key != "rollbacks");
+        file.training.insert("budgets".into(), files.iter().map(|(_, file)| file.nfe).collect());
+        file.derive()?;
+        Ok(file)
+    }
+
     /// The fewest and the most network calls of a file that serves a range of budgets; none of any other.
     pub fn served(&self) -> Option<(usize, usize)> {
         let Body::Any(any) = &self.body else { return None };

@@ -34,10 +34,6 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
     let mut entries = Vec::new();
     for nfe in &setup.budgets {
         for (method, ..) in dyweight_train::methods::list() {
-            // DyWeight again, for several budgets at once.
-            if method == "any" {
-                continue;
-            }
             if !setup.rivals.methods.is_empty() && !setup.rivals.methods.iter().any(|m| m == method) {
                 continue;
             }

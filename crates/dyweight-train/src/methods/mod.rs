@@ -3,7 +3,6 @@
 //! A method is a [`LearnedSolver`](dyweight_methods::learned::LearnedSolver) in `dyweight-methods` (DyWeight: in `dyweight-core`) and a `Method` here; the trainer is the same for all.
 
 mod amed;
-pub mod any_budget;
 pub mod base;
 mod dlms;
 pub mod dss;
@@ -37,7 +36,6 @@ use std::sync::Arc;
 /// All of them.
 const METHODS: &[&dyn Method] = &[
     &dyweight::DyWeightMethod,
-    &any_budget::AnyBudgetMethod,
     &ld3::Ld3Method,
     &epd::EpdMethod { plugin: false },
     &epd::EpdMethod { plugin: true },
@@ -117,22 +115,6 @@ pub(crate) trait Method: Sync {
 
     /// Where training starts.
     fn start(&self, spec: &TrainSpec, frame: &Frame) -> Result<Start>;
-
-    /// The same for further budgets too, where the method's numbers serve several.
-    fn start_of_all(&self, spec: &TrainSpec, frame: &Frame, also: &[Frame]) -> Result<Start> {
-        match also {
-            [] => self.start(spec, frame),
-            _ => Err(Error::Conflict {
-                problem: format!("{} learns one budget at a time", self.name()),
-                hint: "train the budgets one by one, or use --method any".into(),
-            }),
-        }
-    }
-
-    /// True if its numbers serve several budgets, and a list of them is one run.
-    fn serves_several(&self) -> bool {
-        false
-    }
 
     /// How the noise of pairs moves, where it does; a sample has so many numbers.
     fn relaxed(&self, _spec: &TrainSpec, _frame: &Frame, _numbers: usize) -> Result<Option<Relaxation>> {
@@ -242,11 +224,6 @@ pub(crate) fn find(name: &str) -> Result<&'static dyn Method> {
 pub fn list() -> Vec<(&'static str, &'static str, &'static [&'static str])> {
     let summary = |name: &str| LEARNED.iter().find(|(n, _)| *n == name).map_or("", |(_, what)| what);
     METHODS.iter().map(|m| (m.name(), summary(m.name()), m.options())).collect()
-}
-
-/// True if the numbers of a method serve several budgets, so that a list of them is one run.
-pub fn serves_several(name: &str) -> Result<bool> {
-    Ok(find(name)?.serves_several())
 }
 
 /// An option that belongs to another method would be ignored in silence; it is refused instead.

@@ -19,8 +19,6 @@ use std::sync::Arc;
 pub struct TrainPlan {
     /// The student.
     pub student: Student,
-    /// Frames of further budgets, which the same numbers serve.
-    pub also: Vec<Frame>,
     /// What is learned.
     pub learnable: Arc<dyn Learnable>,
     /// Where it starts.
@@ -50,24 +48,11 @@ impl TrainSpec {
 
     /// The student's run for a budget.
     pub fn plan(&self, model: &dyn Model, schedule: &ScheduleSpec, budget: Budget, loss: Loss) -> Result<TrainPlan> {
-        self.plan_all(model, schedule, (budget, &[]), loss)
-    }
-
-    /// The student's run for a budget and, with a method whose numbers serve several, for others beside it.
-    pub fn plan_all(
-        &self,
-        model: &dyn Model,
-        schedule: &ScheduleSpec,
-        (budget, also): (Budget, &[Budget]),
-        loss: Loss,
-    ) -> Result<TrainPlan> {
         let method = methods::find(self.method_name())?;
         methods::refuse_foreign_options(method, self)?;
         let spec = method.usual(self.clone());
-        let frame = |budget| spec.frame(method, model, schedule, budget);
-        let also = also.iter().map(|b| frame(*b)).collect::<Result<Vec<_>>>()?;
-        let frame = frame(budget)?;
-        let Start { learnable, numbers, window, settled } = method.start_of_all(&spec, &frame, &also)?;
+        let frame = spec.frame(method, model, schedule, budget)?;
+        let Start { learnable, numbers, window, settled } = method.start(&spec, &frame)?;
         let relax = method.relaxed(&spec, &frame, model.shape().iter().product())?;
         let moments = loss.joint().map(|_| spec.joint.samples()).transpose()?;
         if let (Some(pairs), Some(samples)) = (spec.pairs, moments) {
@@ -88,7 +73,7 @@ impl TrainSpec {
         let (afs, lr) = (Some(frame.afs), Some(recipe.phases[0].groups[0].rate.base));
         let resolved = TrainSpec { afs, lr, ..settled };
         let student = Student { frame, loss, memory, stepwise, near };
-        Ok(TrainPlan { student, also, learnable, start: numbers, window, recipe, supervision, halved, resolved })
+        Ok(TrainPlan { student, learnable, start: numbers, window, recipe, supervision, halved, resolved })
     }
 
     /// What of a budget's run is not learned.

@@ -354,7 +354,6 @@ fn train(student: &Arc<Faulty>, spec: &TrainSpec, show: &mut dyn FnMut(&Training
     let mut run = Training::new(Parts {
         model: student.clone(),
         student: plan.student,
-        also: plan.also,
         learnable: plan.learnable,
         start: plan.start,
         training,

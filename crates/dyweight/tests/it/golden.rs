@@ -159,7 +159,6 @@ fn trace(model: &Arc<dyn Model>, file: &TensorFile, name: &str, run: &Value) -> 
     let mut training = Training::new(Parts {
         model: model.clone(),
         student: plan.student,
-        also: plan.also,
         learnable: plan.learnable,
         start: plan.start,
         training: targets.clone(),

@@ -183,20 +183,7 @@ fn train_on(
     stop: Option<(usize, usize)>,
     resume: bool,
 ) -> Result<Vec<f64>> {
-    train_for((loaded, &[]), spec, comm, place, stop, resume)
-}
-
-/// The same with further budgets.
-fn train_for(
-    (loaded, also): (&LoadedModel, &[usize]),
-    spec: TrainSpec,
-    comm: &Arc<dyn Comm>,
-    place: &Path,
-    stop: Option<(usize, usize)>,
-    resume: bool,
-) -> Result<Vec<f64>> {
     let course = Course {
-        also: also.iter().map(|nfe| Budget::Nfe(*nfe)).collect(),
         comm: comm.clone(),
         cache: Some(place.join("teacher")),
         files: Some(Files::beside(&place.join("solver.json"))),
@@ -243,32 +230,6 @@ fn a_run_stopped_in_any_process_is_resumed_by_any_number() {
     }
     assert_eq!(train(&alone_comm(), &place.0, None, true).unwrap(), expected);
     assert!(place.files() == alone.files(), "other files are left");
-}
-
-/// Several budgets in one run: stopped, resumed by other processes, the same bits and files.
-#[test]
-fn several_budgets_at_once_have_the_same_bits_too() {
-    let spec = || TrainSpec { method: Some("any".into()), iters: Some(6), ..short() };
-    let loaded = mixture();
-    let train = |comm: &Arc<dyn Comm>, place: &Path, stop, resume| {
-        train_for((&loaded, &[2, 7]), spec(), comm, place, stop, resume)
-    };
-    let alone = Place::new("several-alone");
-    let expected = train(&alone_comm(), &alone.0, None, false).unwrap();
-    assert!(expected.iter().any(|v| *v != 0.0));
-    let place = Place::new("several");
-    for ended in together(3, |comm| train(comm, &place.0, Some((1, 4)), false)) {
-        assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
-    }
-    for found in together(2, |comm| train(comm, &place.0, None, true).unwrap()) {
-        assert_eq!(found, expected);
-    }
-    assert!(place.files() == alone.files(), "other files are left");
-    // Another list of budgets is another run, and other methods take one budget.
-    let other = train_for((&loaded, &[2]), spec(), &alone_comm(), &place.0, None, true);
-    assert!(other.is_err());
-    let error = train_for((&loaded, &[2]), short(), &alone_comm(), &place.0, None, false).unwrap_err();
-    assert!(error.to_string().contains("one budget at a time"), "{error}");
 }
 
 /// Kernels have a group of their own in the optimiser, whose moments are part of the state.

@@ -4,7 +4,7 @@ use super::job::Job;
 use crate::ui;
 use dyweight::Result;
 use dyweight::study::contest::{Rival, best_handcrafted};
-use dyweight::train::{Frame, Pairing, Trained};
+use dyweight::train::{Pairing, Trained};
 
 /// Ours and theirs.
 pub struct Gain {
@@ -17,20 +17,13 @@ pub struct Gain {
 }
 
 impl Job<'_> {
-    /// One for each budget; none for a plain run, which has no validation pairs, and where no handcrafted solver makes as many calls.
-    pub fn gains(&self, pairing: &Pairing, trained: &Trained) -> Result<Vec<Gain>> {
-        let mut gains = Vec::new();
+    /// None for a plain run, which has no validation pairs, and where no handcrafted solver makes as many calls.
+    pub fn gain(&self, pairing: &Pairing, trained: &Trained) -> Result<Option<Gain>> {
         if trained.run.guard.is_none() {
-            return Ok(gains);
+            return Ok(None);
         }
-        for frame in self.prepared.frames() {
-            gains.extend(self.gain(pairing, trained, frame)?);
-        }
-        Ok(gains)
-    }
-
-    fn gain(&self, pairing: &Pairing, trained: &Trained, frame: &Frame) -> Result<Option<Gain>> {
-        let distance = self.prepared.distance_of(pairing, trained, frame)?;
+        let frame = &self.prepared.plan.student.frame;
+        let distance = self.prepared.distance_of(pairing, trained)?;
         let mut progress = None;
         let rival = best_handcrafted(&self.prepared, pairing, frame, &mut |all| match &mut progress {
             None => progress = Some(ui::Progress::new("comparing with handcrafted solvers", all)),

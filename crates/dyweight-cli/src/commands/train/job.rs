@@ -32,10 +32,9 @@ impl<'j> Job<'j> {
         args: &TrainArgs,
         model: &'j LoadedModel,
         comm: &Arc<dyn Comm>,
-        budgets: &[Budget],
+        budget: Budget,
         out: PathBuf,
     ) -> Result<Self> {
-        let (budget, also) = budgets.split_last().ok_or_else(super::options::no_budget)?;
         let loss = training_loss(&args.spec, &model.model)?;
         let course = Course {
             arithmetic: Some(model.settings.to_string()),
@@ -46,8 +45,7 @@ impl<'j> Job<'j> {
             resume: args.resume,
             between_snapshots: snapshot_interval(args.snapshot_seconds)?,
             stop: Some(Arc::new(ui::stop_requested)),
-            also: also.to_vec(),
-            ..Course::new(model.model.clone(), model.identity(), *budget, args.spec.clone(), loss)
+            ..Course::new(model.model.clone(), model.identity(), budget, args.spec.clone(), loss)
         };
         let prepared = course.prepare()?;
         let config = config_text(args, &prepared, &out)?;
@@ -103,7 +101,7 @@ impl<'j> Job<'j> {
         let goes_on = args.resume && files.state.exists();
         let mut trace =
             args.trace.as_ref().map(|_| self.prepared.begin(pairing)).transpose()?.map(|r| Trace::start(&r));
-        let mut show = TrainShow::new(goes_on.then(|| files.state.clone()), &self.prepared.plan, &self.calls());
+        let mut show = TrainShow::new(goes_on.then(|| files.state.clone()), &self.prepared.plan, self.calls());
         let outcome = self.prepared.run(pairing, &mut |iteration, run| {
             if let Some(trace) = &mut trace {
                 trace.add(iteration, run);
@@ -122,13 +120,11 @@ impl<'j> Job<'j> {
             self.keep(args, trace.as_ref(), &files, &trained)?;
         }
         // Someone who stops here has a solver, and goes without the comparison.
-        let gains = self.gains(pairing, &trained);
-        let is_over = matches!(gains, Err(Error::Cancelled));
-        let gains = if is_over { Vec::new() } else { gains? };
+        let gain = self.gain(pairing, &trained);
         if is_first {
-            self.report(args, &trained, &gains, seconds);
+            self.report(args, &trained, gain.as_ref().ok().and_then(Option::as_ref), seconds);
         }
-        if is_over { Err(Error::Cancelled) } else { Ok(()) }
+        gain.map(drop)
     }
 
     /// Writes what was learned, and removes the state: from here on there is nothing to resume.
@@ -141,12 +137,9 @@ impl<'j> Job<'j> {
         remove_state(files)
     }
 
-    /// Network calls of all budgets, as a person would say them.
-    pub fn calls(&self) -> String {
-        match &self.prepared.frames()[..] {
-            [few, .., many] => format!("{} to {}", few.nfe, many.nfe),
-            one => one.iter().map(|frame| frame.nfe.to_string()).collect(),
-        }
+    /// Network calls.
+    pub fn calls(&self) -> usize {
+        self.prepared.plan.student.frame.nfe
     }
 
     /// Says what would be done.
@@ -180,7 +173,7 @@ fn config_text(args: &TrainArgs, prepared: &Prepared, out: &Path) -> Result<Stri
     let mut job = args.job.clone();
     job.steps =
         matches!(prepared.course().budget, Budget::Steps(_)).then_some(prepared.plan.student.frame.grid.steps());
-    job.nfe = args.job.nfe.as_ref().map(|_| prepared.frames().iter().map(|frame| frame.nfe).collect());
+    job.nfe = args.job.nfe.as_ref().map(|_| vec![prepared.plan.student.frame.nfe]);
     // A name that is no text cannot be written into a text; the rest can.
     job.out = out.to_str().map(PathBuf::from);
     let mut table = toml::Table::new();

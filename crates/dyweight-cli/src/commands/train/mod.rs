@@ -10,12 +10,14 @@ pub use options::TrainArgs;
 
 use crate::args::{ModelArgs, opened};
 use crate::{files, ui};
-use dyweight::files::{Lock, NamedPath};
+use dyweight::error::shown;
+use dyweight::files::{Lock, NamedPath, atomic};
+use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
 use dyweight::train::comm::Comm;
-use dyweight::train::serves_several;
 use dyweight::{Error, Result};
 use job::Job;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Runs the command.
@@ -28,8 +30,12 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let name = args.job.model.clone().ok_or_else(|| needed("model"))?;
     let out = args.job.out.clone().ok_or_else(|| needed("out"))?;
     let budgets = args.budgets()?;
-    let one = serves_several(args.spec.method_name())?;
-    if budgets.len() > 1 && args.trace.is_some() && !one {
+    let range = args.job.one_file.unwrap_or(false).then_some(out.as_path());
+    if range.is_some() && budgets.len() < 2 {
+        let (problem, hint) = ("--one-file is for several budgets".into(), "give them as --nfe 3,5,7".into());
+        return Err(Error::Conflict { problem, hint });
+    }
+    if budgets.len() > 1 && args.trace.is_some() {
         let (problem, hint) = ("a trace belongs to one budget".into(), "train the budgets one by one".into());
         return Err(Error::Conflict { problem, hint });
     }
@@ -46,26 +52,18 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     };
     let model = opened(&model.spec(None)?)?;
     let several = budgets.len() > 1;
-    let jobs = if one {
-        // The file shows the solver of its longest budget.
-        let mut budgets = budgets;
-        budgets.sort_unstable_by_key(|budget| match budget {
-            Budget::Nfe(n) | Budget::Steps(n) => *n,
-        });
-        vec![Job::new(&args, &model, comm, &budgets, out.clone())?]
-    } else {
-        let job = |budget: &Budget| {
-            let out = job::named(&out, several, *budget);
-            Job::new(&args, &model, comm, std::slice::from_ref(budget), out)
-        };
-        budgets.iter().map(job).collect::<Result<Vec<_>>>()?
-    };
+    let job = |budget: &Budget| Job::new(&args, &model, comm, *budget, job::named(&out, several, *budget));
+    let jobs = budgets.iter().map(job).collect::<Result<Vec<_>>>()?;
     let own = if comm.is_first() { &jobs[..] } else { &[] };
     let mut outputs: Vec<NamedPath<'_>> = own.iter().map(|job| ("--out", job.out.as_path())).collect();
     outputs.extend(args.trace.as_deref().filter(|_| comm.is_first()).map(|trace| ("--trace", trace)));
     files::spare_solvers(&outputs[own.len()..])?;
     files::place(&outputs, &args.inputs())?;
     own.iter().try_for_each(|job| job.keep_finished(&args))?;
+    if let Some(out) = range.filter(|_| comm.is_first()) {
+        files::place(&[("--out", out)], &args.inputs())?;
+        files::keep_finished(out, args.overwrite || args.resume, "--out")?;
+    }
     if args.dry_run {
         return own.iter().try_for_each(|job| job.foresee(&args));
     }
@@ -86,5 +84,24 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         job.run(&args, &pairing)?;
         shared = Some(pairing);
     }
+    match range.filter(|_| comm.is_first()) {
+        Some(out) => join(&jobs, out, args.json),
+        None => Ok(()),
+    }
+}
+
+/// One file for the range of all budgets, beside those of each.
+fn join(jobs: &[Job<'_>], out: &Path, json: bool) -> Result<()> {
+    let named = |job: &Job<'_>| Ok((shown(&job.out), files::solver_file(&job.out)?));
+    let file = SolverFile::joined(jobs.iter().map(named).collect::<Result<Vec<_>>>()?)?;
+    atomic::write(out, &file.to_bytes())?;
+    let Some((least, most)) = file.served() else { return Ok(()) };
+    if json {
+        ui::print_json(&serde_json::json!({ "out": files::text(out), "serves": [least, most] }));
+        return Ok(());
+    }
+    ui::say(&format!("wrote {} for every budget from {least} to {most} network calls", shown(out)));
+    ui::say(&format!("next: dyweight sample --model {} --weights {} --nfe {least}", jobs[0].model.name, shown(out)));
+    ui::print_path(out);
     Ok(())
 }

@@ -77,7 +77,7 @@ pub struct JobArgs {
     /// Tokens of a prompt that FLUX sees [512; 256 for a model that takes no guidance]
     #[arg(long, value_name = "N")]
     pub text_tokens: Option<usize>,
-    /// Network calls of the solver; several train one after the other, or with --method any one solver for the range
+    /// Network calls of the solver; several train one after the other
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', num_args = 1, conflicts_with = "steps")]
     pub nfe: Option<Vec<usize>>,
     /// Intervals of the grid instead of network calls
@@ -86,6 +86,9 @@ pub struct JobArgs {
     /// Solver file to write; several budgets add -nfeN to the name
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Of several budgets also one file, --out itself, that serves all from the fewest to the most calls
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub one_file: Option<bool>,
     /// Directory that keeps teacher results across budgets and runs
     #[arg(long, value_name = "DIR", help_heading = "Teacher")]
     pub cache: Option<PathBuf>,

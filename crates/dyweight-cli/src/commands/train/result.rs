@@ -40,7 +40,7 @@ impl Job<'_> {
         }
     }
 
-    pub fn report(&self, args: &TrainArgs, trained: &Trained, gains: &[Gain], seconds: f64) {
+    pub fn report(&self, args: &TrainArgs, trained: &Trained, gain: Option<&Gain>, seconds: f64) {
         let Trained { run, baseline, .. } = trained;
         let baseline = *baseline;
         let guard = run.guard.as_ref();
@@ -50,14 +50,8 @@ impl Job<'_> {
                 "validation_loss": guard.map(|g| g.best_loss), "initial_loss": guard.map(|g| g.initial_loss),
                 "ipndm_loss": baseline, "rollbacks": guard.map(|g| g.rollbacks),
             });
-            for (key, value) in of(gains.last()) {
+            for (key, value) in of(gain) {
                 facts[key] = value;
-            }
-            if trained.file.served().is_some() {
-                let each = |gain: &Gain| {
-                    Value::Object(of(Some(gain)).into_iter().chain([("nfe".into(), json!(gain.nfe))]).collect())
-                };
-                facts["budgets"] = gains.iter().map(each).collect();
             }
             for (key, value) in trained.file.body.learned().facts() {
                 facts[key] = value;
@@ -79,7 +73,7 @@ impl Job<'_> {
             }
         }
         ui::say(&said);
-        gains.iter().for_each(|gain| ui::say(&gain.sentence()));
+        gain.iter().for_each(|gain| ui::say(&gain.sentence()));
         trained.file.warnings().iter().for_each(|w| ui::warn(w));
         let out = shown(&self.out);
         let mut ends = vec!["config.toml", "stats.jsonl", "loss.svg"];
@@ -87,8 +81,7 @@ impl Job<'_> {
         let beside: Vec<String> = ends.iter().map(|end| shown(&beside(&self.out, end))).collect();
         ui::say(&format!("wrote {out}; beside it {}", beside.join(", ")));
         let guidance = args.spec.guidance.map_or(String::new(), |g| format!(" --guidance {g}"));
-        let which = trained.file.served().map_or(String::new(), |(_, most)| format!(" --nfe {most}"));
-        ui::say(&format!("next: dyweight sample --model {}{guidance} --weights {out}{which}", self.model.name));
+        ui::say(&format!("next: dyweight sample --model {}{guidance} --weights {out}", self.model.name));
         ui::print_path(&self.out);
     }
 }

@@ -22,7 +22,7 @@ pub struct TrainShow {
 }
 
 impl TrainShow {
-    pub fn new(state: Option<PathBuf>, plan: &TrainPlan, calls: &str) -> Self {
+    pub fn new(state: Option<PathBuf>, plan: &TrainPlan, calls: usize) -> Self {
         let (what, iterations) = (format!("training {calls} calls"), plan.recipe.iterations());
         let (mut progress, started) = (ui::Progress::new(&what, iterations), Instant::now());
         progress.note(if iterations == 0 { "· searching" } else { "· validating the start" });
