@@ -35,10 +35,10 @@ const DEPTH_STRIDE: usize = DEPTH_BLOCK + 16;
 /// Most panels one task handles, over which it uses a block of `A` again,
 const PANEL_GROUP: usize = 64;
 /// and fewest: copying `A` must pay.
-const FEWEST_PANELS: usize = 2;
+const FEWEST_PANELS: usize = 1;
 
 /// Tasks for each thread, so that one that was held up does not hold up all.
-const TASKS: usize = 4;
+const TASKS: usize = 10;
 
 /// `out = (a·b + bias + residual)·scale`, rows of `a` and `out` contiguous.
 pub(crate) fn matmul(a: &[f32], b: &Packed, out: &mut [f32], epilogue: Epilogue<'_>) {
@@ -92,9 +92,11 @@ impl Product<'_> {
         let wanted = (TASKS * threads).div_ceil(blocks.max(1)).min(panels.div_ceil(FEWEST_PANELS));
         let group = panels.div_ceil(wanted.max(1)).clamp(1, PANEL_GROUP);
         let groups = panels.div_ceil(group);
+        // Blocks of the same panels follow each other: a thread that has several finds the panels near by.
         for_each(blocks * groups, |item| {
-            let block = rows.min(item / groups * per_block)..rows.min((item / groups + 1) * per_block);
-            let panels = item % groups * group..panels.min((item % groups + 1) * group);
+            let (group_index, block) = (item / blocks, item % blocks);
+            let block = rows.min(block * per_block)..rows.min((block + 1) * per_block);
+            let panels = group_index * group..panels.min((group_index + 1) * group);
             self.block(block, panels, out);
         });
     }
