@@ -108,6 +108,11 @@ fn one_file_serves_every_budget_of_its_range() {
     place.refuses("convert any-nfe6.json any-nfe3.json joined.json", &["joined.json", "--overwrite"]);
     place.refuses("convert any-nfe6.json any.json more.json", &["any.json is a solver of any"]);
     place.refuses("train --one-file --model mixture --nfe 3 --out x.json", &["--one-file", "several budgets"]);
+    // Before any work.
+    let unlike = |more: &str| format!("train --one-file --model mixture --nfe 3,6 --out x.json {more}");
+    place.refuses(&unlike("--method ld3"), &["x-nfe3.json is a solver of ld3"]);
+    place.refuses(&unlike("--span state"), &["x-nfe3.json has a span"]);
+    assert!(!place.path("x-nfe3.config.toml").exists());
     place.refuses("train --one-file --model mixture --nfe 3,6 --out any.json", &["any", "--overwrite"]);
     let again =
         "train --one-file --model mixture --nfe 6,3 --iters 20 --batch 8 --validation 16 --out any.json --resume";

@@ -6,7 +6,8 @@ use crate::files::keep_finished;
 use crate::forecast::{Forecast, Pace};
 use crate::ui;
 use dyweight::error::shown;
-use dyweight::files::atomic;
+use dyweight::files::{Lock, atomic};
+use dyweight::solver_file::SolverFile;
 use dyweight::models::LoadedModel;
 use dyweight::spec::Budget;
 use dyweight::study::training_loss;
@@ -57,6 +58,12 @@ impl<'j> Job<'j> {
         Ok(job)
     }
 
+    /// The solver that training starts from, under the name of its file.
+    pub fn beginning(&self) -> Result<(String, SolverFile)> {
+        let plan = &self.prepared.plan;
+        Ok((shown(&self.out), plan.learnable.export(&plan.start, &plan.student.frame)?))
+    }
+
     fn files(&self) -> Files {
         Files::beside(&self.out)
     }
@@ -70,6 +77,8 @@ impl<'j> Job<'j> {
         if args.resume {
             return self.prepared.check_state(&state);
         }
+        // A run that goes on says so itself.
+        drop(Lock::file(&self.out)?);
         Err(Error::Conflict {
             problem: format!("{} holds an interrupted run", state.display()),
             hint: "--resume continues it, --overwrite starts anew".into(),

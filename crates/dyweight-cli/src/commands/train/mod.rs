@@ -54,6 +54,10 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let several = budgets.len() > 1;
     let job = |budget: &Budget| Job::new(&args, &model, comm, *budget, job::named(&out, several, *budget));
     let jobs = budgets.iter().map(job).collect::<Result<Vec<_>>>()?;
+    if range.is_some() {
+        // What cannot be joined is refused before the work.
+        SolverFile::joined(jobs.iter().map(Job::beginning).collect::<Result<Vec<_>>>()?)?;
+    }
     let own = if comm.is_first() { &jobs[..] } else { &[] };
     let mut outputs: Vec<NamedPath<'_>> = own.iter().map(|job| ("--out", job.out.as_path())).collect();
     outputs.extend(args.trace.as_deref().filter(|_| comm.is_first()).map(|trace| ("--trace", trace)));
