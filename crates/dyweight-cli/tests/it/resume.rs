@@ -112,6 +112,19 @@ fn ctrl_c_leaves_a_run_that_goes_on_as_it_says() {
 }
 
 #[test]
+fn a_second_run_on_the_same_output_is_told_of_the_first() {
+    let place = Place::new("second-run");
+    let long = RUN.replace("--iters 1200", "--iters 1000000");
+    let mut first = under_way(&place, &long);
+    for more in ["", " --resume", " --overwrite"] {
+        place.refuses(&format!("{long}{more}"), &["a.json is being written by process"]);
+    }
+    assert!(first.try_wait().unwrap().is_none(), "the first run suffered");
+    first.kill().unwrap();
+    first.wait().unwrap();
+}
+
+#[test]
 fn states_that_do_not_fit_are_refused_and_left_alone() {
     let place = Place::new("refused");
     let ended = stopped(&place, RUN);
