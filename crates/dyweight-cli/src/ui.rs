@@ -66,6 +66,9 @@ const CUT: [&str; 2] = ["\x1b[?7l", "\x1b[?7h"];
 pub fn draw_line(line: &str) {
     let mut stderr = io::stderr().lock();
     DRAWN.store(true, Ordering::SeqCst);
+    // A terminal that cuts keeps the very last letter at its edge. Wide letters are left to it.
+    let width = terminal_size::terminal_size_of(io::stderr()).map_or(usize::MAX, |(width, _)| usize::from(width.0));
+    let line: String = line.chars().take(width).collect();
     let _ = stderr.write_all(format!("{CLEAR}{}{line}{}", CUT[0], CUT[1]).as_bytes());
 }
 
