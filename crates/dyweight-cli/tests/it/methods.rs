@@ -82,13 +82,13 @@ fn used(place: &Place, method: &str, model: &str, options: &str) {
     for command in [
         "inspect a.json".to_string(),
         format!("sample --model {model} --weights a.json --seeds 0-3 --outdir samples"),
-        format!("export a.json --to sigmas"),
+        "export a.json --to sigmas".to_string(),
         format!("compare --model {model} --solver-file a.json --seeds 0-7 --out comparison"),
     ] {
         let ended = place.run(&command);
         assert_eq!(ended.code, Some(0), "{method}, {command}: {ended:?}");
     }
-    let list = place.run(&format!("export a.json")).stdout;
+    let list = place.run("export a.json").stdout;
     let levels: Vec<f64> = list.trim().split(',').map(|v| v.parse().unwrap()).collect();
     assert!(!list.contains(['e', 'E']) && levels.windows(2).all(|w| w[0] > w[1]), "{method}: {list}");
 }
