@@ -41,10 +41,11 @@ pub struct Trained {
     pub time_scale: Scales,
 }
 
-/// A neighbour of a budget, and its share in it.
+/// A neighbour of a budget, its share in it, and how much its weights are above Adams–Bashforth's.
 struct Neighbour<'t> {
     trained: &'t Trained,
     share: f64,
+    corrections: Rows,
 }
 
 impl AnyBudget {
@@ -78,17 +79,32 @@ impl AnyBudget {
     fn between(&self, few: &Trained, many: &Trained, steps: usize) -> Weights {
         let [a, own, b] = [few.steps(), steps, many.steps()].map(|s| 1.0 / s as f64);
         let share = (own - b) / (a - b);
-        let neighbours = [Neighbour { trained: few, share }, Neighbour { trained: many, share: 1.0 - share }];
+        let neighbours = [(few, share), (many, 1.0 - share)].map(|(trained, share)| {
+            let corrections = trained.corrections(self.window());
+            Neighbour { trained, share, corrections }
+        });
         let both = |of: &dyn Fn(&Neighbour<'_>) -> f64| neighbours.iter().map(|n| n.share * of(n)).sum::<f64>();
         let mut rows = Initial::Ab.rows(steps, self.window());
         for (i, row) in rows.iter_mut().enumerate() {
             let newest = row.len() - 1;
             for (j, weight) in row.iter_mut().enumerate() {
-                *weight += both(&|n| n.trained.correction(i, steps, newest - j));
+                *weight += both(&|n| n.correction(i, steps, newest - j));
             }
         }
         let scales = (few.without_scale()..steps).map(|i| both(&|n| n.trained.scale(i, steps))).collect();
         Weights::new(rows, scales)
+    }
+}
+
+impl Neighbour<'_> {
+    /// What was learned about the slope `back` from the newest, at step `i` of `steps`.
+    fn correction(&self, i: usize, steps: usize, back: usize) -> f64 {
+        let at = |step: usize| {
+            let row = &self.corrections[step];
+            // A step that does not reach so far back has learned nothing about it.
+            row.len().checked_sub(back + 1).map_or(0.0, |place| row[place])
+        };
+        self.trained.interpolated(i, steps, at)
     }
 }
 
@@ -102,15 +118,12 @@ impl Trained {
         self.steps().saturating_sub(self.time_scale.len())
     }
 
-    /// What was learned about the slope `back` from the newest, at step `i` of `steps`: how much above Adams–Bashforth's its weight is.
-    fn correction(&self, i: usize, steps: usize, back: usize) -> f64 {
-        let at = |step: usize| {
-            let row = &self.weights[step];
-            // A step that does not reach so far back has learned nothing about it.
-            let Some(place) = row.len().checked_sub(back + 1) else { return 0.0 };
-            row[place] - Initial::Ab.rows(step + 1, row.len())[step][place]
-        };
-        self.interpolated(i, steps, at)
+    /// How much the weights are above Adams–Bashforth's of this window.
+    fn corrections(&self, window: usize) -> Rows {
+        let mut rows = self.weights.clone();
+        let start = Initial::Ab.rows(self.steps(), window);
+        rows.iter_mut().flatten().zip(start.iter().flatten()).for_each(|(weight, start)| *weight -= start);
+        rows
     }
 
     fn scale(&self, i: usize, steps: usize) -> f64 {

@@ -56,7 +56,9 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
             }
         }
         Format::Safetensors => write_network(args, input, bytes),
-        Format::SolverFile | Format::Json => write_solver(args, &solver_file(input)?),
+        Format::SolverFile | Format::Json => {
+            write_solver(args, &SolverFile::parse(&bytes).map_err(|p| Error::malformed(input, p))?)
+        }
         other => {
             let expected = "a network checkpoint, a released coefficient file or a solver file";
             Err(named(Malformed::Format { expected, found: other.describe() }))
