@@ -1,10 +1,9 @@
-//! Readers: built files, hostile files, reference files. One program: linking one takes as long as many tests.
+//! Readers: built files, reference files. One program: linking one takes as long as many tests.
 
 #[path = "../build/mod.rs"]
 mod build;
 
 mod arrays;
 mod golden;
-mod hostile;
 mod official;
 mod pickle;

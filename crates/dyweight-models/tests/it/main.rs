@@ -14,6 +14,5 @@ mod flux_reference;
 mod inception;
 mod inception_golden;
 mod latent_files;
-mod latent_memory;
 mod latent_reference;
 mod textmetrics_golden;

@@ -1,4 +1,4 @@
-//! Memory is counted for the whole process: this test has one of its own.
+//! Memory is counted for the whole process: this test is a program of its own.
 
 use dyweight_core::error::Result;
 use dyweight_models::MemoryNeeds;

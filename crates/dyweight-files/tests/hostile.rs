@@ -1,8 +1,10 @@
 //! Files made to harm: every reader ends with an error, fast and in little memory.
 //!
-//! One test, because it watches the peak memory of the whole process.
+//! One test and one program, because it watches the peak memory of the whole process.
 
-use crate::build::*;
+mod build;
+
+use build::*;
 use dyweight_files::Malformed;
 use dyweight_files::{ArrayFile, NetworkFile, OfficialCoefficients, TensorFile, TorchFile, parse_npy};
 use std::time::{Duration, Instant};
