@@ -48,6 +48,22 @@ fn linears(bench: &Bench) {
             bench.run(&format!("{name} {dtype:?}"), flops, || drop(layer.forward(&x)));
             bench.run(&format!("{name} {dtype:?} gradient"), flops, || drop(layer.backward(&gy)));
         }
+        in_bf16(bench, &name, flops, [&x, &gy]);
+    }
+}
+
+/// Products of bf16, where there are; the share is of the peak of f32 still.
+fn in_bf16(bench: &Bench, name: &str, flops: f64, [x, gy]: [&Act; 2]) {
+    if !Precision::Bf16.is_available() {
+        return;
+    }
+    let (k, n) = (x.shape().c, gy.shape().c);
+    for dtype in [Dtype::F32, Dtype::Bf16] {
+        let bytes: Owner = Arc::new(vec![0x2c; dtype.size() * k * n]);
+        let weights = Weights::new(dtype, [n, k], bytes, 0).expect("as many bytes as entries");
+        let layer = Linear::in_precision(Precision::Bf16, weights, Some(&noise(n, 1.0))).expect("weights fit");
+        bench.run(&format!("{name} {dtype:?} in bf16"), flops, || drop(layer.forward(x)));
+        bench.run(&format!("{name} {dtype:?} in bf16 gradient"), flops, || drop(layer.backward(gy)));
     }
 }
 
@@ -75,6 +91,12 @@ fn attentions(bench: &Bench) {
         bench.run(&format!("{name} gradient"), 2.5 * flops, || {
             drop(op.backward([&q, &k, &v], Bias::NONE, &y, &sums, &q));
         });
+        if let Ok(op) = op.in_precision(Precision::Bf16) {
+            bench.run(&format!("{name} in bf16"), flops, || drop(op.forward(&q, &k, &v, Bias::NONE)));
+            bench.run(&format!("{name} in bf16 gradient"), 2.5 * flops, || {
+                drop(op.backward([&q, &k, &v], Bias::NONE, &y, &sums, &q));
+            });
+        }
     }
 }
 

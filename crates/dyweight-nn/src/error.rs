@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::precision::Precision;
+
 /// The engine's result type.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -38,6 +40,11 @@ pub enum Error {
         /// Its value.
         found: usize,
     },
+    /// A precision was asked for that the instructions in use do not have.
+    Instructions {
+        /// Which.
+        precision: Precision,
+    },
 }
 
 impl fmt::Display for Error {
@@ -49,6 +56,9 @@ impl fmt::Display for Error {
             }
             Self::Row { rows, found } => write!(f, "a table of {rows} rows has no row {found}"),
             Self::Size { what, found } => write!(f, "{what} cannot be {found}"),
+            Self::Instructions { precision } => {
+                write!(f, "the instructions in use have no products in {}", precision.name())
+            }
         }
     }
 }

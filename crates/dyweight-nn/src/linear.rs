@@ -8,20 +8,24 @@
 //!   the outputs it is to compute just before use, for the forward pass and the gradient alike;
 //! * both ([`Linear::packed`]): a copy for the forward pass, where a call has so few rows that packing would be a good part of
 //!   it, and the gradient as stored.
+//!
+//! Layers of stored weights can multiply in [`Precision::Bf16`]: input and weights are rounded for the product, forwards and backwards.
 
 use std::ops::Range;
 
 use crate::act::Act;
 use crate::conv::{Conv2d, ConvAlgo, ConvSpec};
-use crate::error::{Result, check_len, check_positive};
-use crate::gemm::{Epilogue, Packed, Product, Span, Start, matmul};
+use crate::error::{Error, Result, check_len, check_positive};
+use crate::gemm::{Epilogue, Packed, Product, Rows, Span, matmul, tasks};
 use crate::isa::Isa;
+use crate::pairs::Pairs;
 use crate::parallel::{Disjoint, for_each};
+use crate::precision::Precision;
 use crate::weights::Weights;
 
 /// Floats of stored weights a task packs: part of a last-level cache,
 const PACKED_AT_ONCE: usize = 1 << 20;
-/// but no fewer columns than it takes to use a copied block of the input often enough.
+/// but no fewer columns than it takes to use a block of the input often enough.
 const FEWEST_COLUMNS: usize = 256;
 
 /// A linear layer with frozen weights.
@@ -32,6 +36,8 @@ enum Kind {
     Packed(Conv2d),
     Stored {
         isa: Isa,
+        /// Whether products are of pairs of bf16.
+        pairs: Option<Pairs>,
         weights: Weights,
         bias: Option<Vec<f32>>,
         /// The transpose, ready for the forward pass.
@@ -53,13 +59,23 @@ impl Linear {
         if let Some(bias) = bias {
             check_len("linear bias", weights.rows(), bias.len())?;
         }
-        Ok(Self(Kind::Stored { isa: Isa::active(), weights, bias: bias.map(<[f32]>::to_vec), packed: None }))
+        let bias = bias.map(<[f32]>::to_vec);
+        Ok(Self(Kind::Stored { isa: Isa::active(), pairs: None, weights, bias, packed: None }))
+    }
+
+    /// Keeps `weights` as they are, and multiplies in this precision.
+    pub fn in_precision(precision: Precision, weights: Weights, bias: Option<&[f32]>) -> Result<Self> {
+        let mut layer = Self::from_weights(weights, bias)?;
+        if let (Precision::Bf16, Kind::Stored { pairs, .. }) = (precision, &mut layer.0) {
+            *pairs = Some(Pairs::available().ok_or(Error::Instructions { precision })?);
+        }
+        Ok(layer)
     }
 
     /// The same with a copy of the weights, widened and packed, for the forward pass.
     pub fn packed(mut self) -> Self {
-        if let Kind::Stored { isa, weights, packed, .. } = &mut self.0 {
-            *packed = Some(Packed::of_weights_transposed(*isa, weights, 0..weights.rows()));
+        if let Kind::Stored { isa, pairs, weights, packed, .. } = &mut self.0 {
+            *packed = Some(Packed::of_weights_transposed(*isa, *pairs, weights, 0..weights.rows()));
         }
         self
     }
@@ -105,7 +121,7 @@ impl Linear {
     pub fn backward_residual(&self, gy: &Act, residual: Option<&Act>, scale: f32) -> Act {
         match &self.0 {
             Kind::Packed(conv) => conv.backward_residual(gy, gy.size(), residual, scale),
-            Kind::Stored { isa, weights, .. } => stored_backward(*isa, weights, gy, residual, scale),
+            Kind::Stored { .. } => self.stored_backward(gy, residual, scale),
         }
     }
 
@@ -118,7 +134,9 @@ impl Linear {
     }
 
     fn stored_forward(&self, x: &Act, residual: Option<&Act>, scale: f32) -> Act {
-        let Kind::Stored { isa, weights, bias, packed } = &self.0 else { unreachable!("asked for stored weights") };
+        let Kind::Stored { isa, pairs, weights, bias, packed } = &self.0 else {
+            unreachable!("asked for stored weights")
+        };
         assert_eq!(x.shape().c, weights.columns(), "channels of a linear layer's input");
         let mut y = Act::stale(x.shape().with_channels(weights.rows()));
         let residual = checked(residual, &y);
@@ -127,37 +145,39 @@ impl Linear {
             matmul(x.data(), packed, y.data_mut(), epilogue);
             return y;
         }
-        let (depth, of) = (Span::whole(weights.columns()), weights.rows());
+        let (a, of) = (Rows::new(x.data(), weights.columns(), *pairs), weights.rows());
         let out = Disjoint::new(y.data_mut());
-        in_portions(weights.columns(), of, isa.panel_width(), |rows| {
-            let packed = Packed::of_weights_transposed(*isa, weights, rows.clone());
+        in_portions(weights.columns(), of, isa.panel_width(), |rows, tasks| {
+            let b = &Packed::of_weights_transposed(*isa, *pairs, weights, rows.clone());
             let columns = Span { first: rows.start, of };
-            Product { a: x.data(), depth, b: &packed, columns, start: Start::Zero, epilogue }.run(&out);
+            Product { a: &a, b, columns, tasks, epilogue }.run(&out);
         });
         y
     }
+
+    /// The rows of the weights are the depth of this product, and their columns those of the result.
+    fn stored_backward(&self, gy: &Act, residual: Option<&Act>, scale: f32) -> Act {
+        let Kind::Stored { isa, pairs, weights, .. } = &self.0 else { unreachable!("asked for stored weights") };
+        assert_eq!(gy.shape().c, weights.rows(), "channels of a linear layer's output gradient");
+        let mut gx = Act::stale(gy.shape().with_channels(weights.columns()));
+        let epilogue = Epilogue { bias: None, residual: checked(residual, &gx), scale, relu: false };
+        let (a, of) = (Rows::new(gy.data(), weights.rows(), *pairs), weights.columns());
+        let out = Disjoint::new(gx.data_mut());
+        in_portions(weights.rows(), of, isa.panel_width(), |columns, tasks| {
+            let b = &Packed::of_weights(*isa, *pairs, weights, columns.clone());
+            let columns = Span { first: columns.start, of };
+            Product { a: &a, b, columns, tasks, epilogue }.run(&out);
+        });
+        gx
+    }
 }
 
-/// The rows of the weights are the depth of this product, and their columns those of the result.
-fn stored_backward(isa: Isa, weights: &Weights, gy: &Act, residual: Option<&Act>, scale: f32) -> Act {
-    assert_eq!(gy.shape().c, weights.rows(), "channels of a linear layer's output gradient");
-    let mut gx = Act::stale(gy.shape().with_channels(weights.columns()));
-    let epilogue = Epilogue { bias: None, residual: checked(residual, &gx), scale, relu: false };
-    let (depth, of) = (Span::whole(weights.rows()), weights.columns());
-    let out = Disjoint::new(gx.data_mut());
-    in_portions(weights.rows(), of, isa.panel_width(), |columns| {
-        let packed = Packed::of_weights(isa, weights, columns.clone());
-        let columns = Span { first: columns.start, of };
-        Product { a: gy.data(), depth, b: &packed, columns, start: Start::Zero, epilogue }.run(&out);
-    });
-    gx
-}
-
-/// Calls `f` with all `outputs`, as many at a time as weights of this depth are not too many to pack at once, in multiples of `step`;
-/// on all threads, which help each other inside `f`.
-fn in_portions(depth: usize, outputs: usize, step: usize, f: impl Fn(Range<usize>) + Sync + Send) {
+/// Calls `f` with all `outputs`, as many at a time as weights of this depth are not too many to pack at once, in multiples of `step`, and with
+/// how many tasks to make of it; on all threads, which help each other inside `f`.
+fn in_portions(depth: usize, outputs: usize, step: usize, f: impl Fn(Range<usize>, usize) + Sync + Send) {
     let most = (PACKED_AT_ONCE / depth).max(FEWEST_COLUMNS).next_multiple_of(step);
-    for_each(outputs.div_ceil(most), |portion| f(portion * most..outputs.min((portion + 1) * most)));
+    let portions = outputs.div_ceil(most);
+    for_each(portions, |portion| f(portion * most..outputs.min((portion + 1) * most), tasks(portions)));
 }
 
 fn checked<'a>(residual: Option<&'a Act>, like: &Act) -> Option<&'a [f32]> {

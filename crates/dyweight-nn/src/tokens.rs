@@ -1,6 +1,6 @@
 //! Sequences of tokens: activations of shape `[n, 1, tokens, c]`, and what is done with them along the token axis.
 //!
-//! An image `[n, h, w, c]` is a sequence already, in row-major order: [`Act::into_tokens`] only renames its sizes.
+//! An image `[n, h, w, c]` is a sequence already, in row-major order.
 
 use crate::act::{Act, Shape};
 use crate::elementwise::axpy;
@@ -15,13 +15,6 @@ impl Shape {
 }
 
 impl Act {
-    /// The pixels of each sample as one sequence.
-    pub fn into_tokens(self) -> Self {
-        let Shape { n, c, .. } = self.shape();
-        let shape = Shape::tokens(n, self.shape().pixels(), c);
-        self.reshaped(shape)
-    }
-
     /// A sequence as the pixels of images of this size.
     ///
     /// # Panics

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result, check_len};
 use crate::isa::{Isa, Kernel};
+use crate::pairs::Pairs;
 use crate::simd::Simd;
 
 /// Element type of stored weights, little-endian.
@@ -103,6 +104,25 @@ impl Weights {
     /// Entries `columns` of a row, widened.
     pub(crate) fn widen_row(&self, isa: Isa, row: usize, columns: Range<usize>, to: &mut [f32]) {
         widen(isa, self.dtype, self.bytes_of_row(row, columns), to);
+    }
+
+    /// Entries `columns` of a row as pairs.
+    pub(crate) fn round_row(&self, pairs: Pairs, row: usize, columns: Range<usize>, to: &mut [f32]) {
+        const STRETCH: usize = 256;
+        if self.dtype == Dtype::Bf16 {
+            // Two that follow each other are a pair as they lie.
+            let (whole, last) = self.bytes_of_row(row, columns).as_chunks::<4>();
+            let pairs = whole.iter().copied().chain(last.first_chunk().map(|[low, high]| [*low, *high, 0, 0]));
+            to.iter_mut().zip(pairs).for_each(|(to, pair)| *to = f32::from_bits(u32::from_le_bytes(pair)));
+            return;
+        }
+        let mut wide = [0.0; STRETCH];
+        for (first, to) in columns.clone().step_by(STRETCH).zip(to.chunks_mut(STRETCH / 2)) {
+            let columns = first..columns.end.min(first + STRETCH);
+            let wide = &mut wide[..columns.len()];
+            self.widen_row(Isa::Avx512, row, columns, wide);
+            pairs.round(wide, to);
+        }
     }
 
     /// The stored bytes of entries `columns` of a row.

@@ -16,6 +16,10 @@ impl Bench {
     pub fn new(filter: String) -> Self {
         let (threads, peak) = (rayon::current_num_threads(), measured_peak());
         println!("{:?}, {threads} threads, peak {peak:.0} GFLOP/s", Isa::active());
+        #[cfg(target_arch = "x86_64")]
+        if dyweight_nn::Precision::Bf16.is_available() {
+            println!("of bf16 {:.0} GFLOP/s", measured_peak_of_pairs());
+        }
         Self { filter, peak }
     }
 
@@ -108,6 +112,33 @@ fn chains_avx512(steps: usize) -> f32 {
     for _ in 0..steps {
         for sum in &mut sums {
             *sum = _mm512_fmadd_ps(*sum, a, b);
+        }
+    }
+    sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()
+}
+
+/// The same of products of bf16, two pairs at a time.
+#[cfg(target_arch = "x86_64")]
+fn measured_peak_of_pairs() -> f64 {
+    const STEPS: usize = 20_000_000;
+    let flops = (4 * CHAINS * 16 * STEPS * rayon::current_num_threads()) as f64;
+    let best = best_of(|| {
+        // SAFETY: only called where the processor has them.
+        rayon::broadcast(|_| std::hint::black_box(unsafe { chains_of_pairs(std::hint::black_box(STEPS)) }));
+    });
+    flops / best.processor / 1e9
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn chains_of_pairs(steps: usize) -> f32 {
+    use std::arch::x86_64::*;
+    let one = std::hint::black_box(_mm512_set1_ps(0.001));
+    let (a, b) = (_mm512_cvtne2ps_pbh(one, one), _mm512_cvtne2ps_pbh(one, one));
+    let mut sums = std::hint::black_box([one; CHAINS]);
+    for _ in 0..steps {
+        for sum in &mut sums {
+            *sum = _mm512_dpbf16_ps(*sum, a, b);
         }
     }
     sums.into_iter().map(|sum| _mm512_reduce_add_ps(sum)).sum()

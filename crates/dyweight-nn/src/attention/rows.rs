@@ -4,8 +4,10 @@ use std::marker::PhantomData;
 
 use crate::act::Act;
 use crate::activation::exp;
+use crate::buffer::Buffer;
 use crate::gemm::{Epilogue, Grid, Packed, PanelProduct, Segments, Start};
 use crate::isa::Isa;
+use crate::pairs::{self, Pairs};
 use crate::reduce::{largest, sum};
 
 /// Channels `first..first + channels` of an activation.
@@ -118,6 +120,41 @@ impl<'a> Matrix<'a> {
 
     pub(super) fn packed_transposed(&self, isa: Isa) -> Packed {
         Packed::from_columns(isa, self.width, self.rows, |t| self.row(t))
+    }
+
+    /// [`packed`](Self::packed), rounded if products are to be of pairs.
+    pub(super) fn packed_for(&self, isa: Isa, pairs: Option<Pairs>) -> Packed {
+        match pairs {
+            None => self.packed(isa),
+            Some(pairs) => Packed::from_rounded_rows((isa, pairs), self.rows, self.width, |t| self.row(t)),
+        }
+    }
+
+    /// [`packed_transposed`](Self::packed_transposed), rounded if products are to be of pairs.
+    pub(super) fn packed_transposed_for(&self, isa: Isa, pairs: Option<Pairs>) -> Packed {
+        match pairs {
+            None => self.packed_transposed(isa),
+            Some(pairs) => Packed::from_rounded_columns((isa, pairs), self.width, self.rows, |t| self.row(t)),
+        }
+    }
+
+    /// The matrix as the left factor of a product: itself, or its rows as pairs, in `room`.
+    pub(super) fn factor<'r>(self, pairs: Option<Pairs>, room: &'r mut Buffer) -> Matrix<'r>
+    where
+        'a: 'r,
+    {
+        /// Between rows, so that no power of two lies between them.
+        const GAP: usize = 16;
+        let Some(pairs) = pairs else { return self };
+        let steps = pairs::count(self.width);
+        let stride = steps + GAP;
+        if room.len() < self.rows * stride {
+            *room = Buffer::stale(self.rows * stride);
+        }
+        for (row, to) in room.chunks_exact_mut(stride).take(self.rows).enumerate() {
+            pairs.round(self.row(row), &mut to[..steps]);
+        }
+        Matrix::strided(room, stride, self.rows, steps)
     }
 
     pub(super) fn row(&self, row: usize) -> &[f32] {

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::pack::Panel;
+use super::pack::{Packed, Panel};
 use crate::isa::{Isa, Kernel};
+use crate::pairs::Pairs;
 use crate::simd::Simd;
 
 /// Rows kept in registers at once: 6 rows by 4 vectors fill 24 of AVX-512's 32 registers, 6 by 2 fill 12 of AVX2's 16.
@@ -11,9 +12,6 @@ pub(crate) const ROWS: usize = 6;
 
 /// Rows kept in registers at once with a panel one vector wide.
 const NARROW_ROWS: usize = 8;
-
-/// Floats of a panel that stay in the first-level cache while all rows pass by: a deeper one is taken in parts.
-const FIRST_LEVEL: usize = 8192;
 
 /// How far ahead of use the panel is fetched, in panel rows.
 const PREFETCH_ROWS: usize = 12;
@@ -113,7 +111,7 @@ impl Kernel for Vouched<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        // SAFETY: only `PanelProduct::run` makes these.
+        // SAFETY: only `PanelProduct::run` and `run_on_pairs` make these.
         unsafe { self.0.compute::<S>() }
     }
 }
@@ -129,36 +127,35 @@ impl PanelProduct<'_> {
         isa.run(Vouched(self));
     }
 
+    /// Computes the rows of floats, or of pairs in their place.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run).
+    pub(crate) unsafe fn run_for(self, right: &Packed) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            match right.pairs() {
+                None => self.run(right.isa()),
+                Some(pairs) => self.run_on_pairs(pairs),
+            }
+        }
+    }
+
+    /// The same of pairs of bf16 in place of floats.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run).
+    #[inline(never)]
+    unsafe fn run_on_pairs(self, pairs: Pairs) {
+        pairs.run(Vouched(self));
+    }
+
     /// # Safety
     /// As for `run`, and `S` must be available.
     #[inline(always)]
     unsafe fn compute<S: Simd>(&self) {
-        let (depth, width) = (self.segments.len, self.panel.width);
-        assert_eq!(self.panel.data.len(), self.segments.count * depth * width);
-        let cut = self.segments.count == 1 && self.rows.len() > 2 * ROWS;
-        let parts = if cut { (depth * width).div_ceil(FIRST_LEVEL).max(1) } else { 1 };
-        let step = depth.div_ceil(parts).max(1);
-        for first in (0..depth.max(1)).step_by(step) {
-            let end = if parts == 1 { depth } else { depth.min(first + step) };
-            let data = if parts == 1 { self.panel.data } else { &self.panel.data[first * width..end * width] };
-            let part = PanelProduct {
-                next: if first == 0 { self.next } else { &[] },
-                input: self.input.wrapping_add(first),
-                segments: Segments { len: end - first, ..self.segments },
-                rows: self.rows.clone(),
-                panel: Panel { data, ..self.panel },
-                start: if first == 0 { self.start } else { Start::Output },
-                epilogue: if end == depth { self.epilogue } else { Epilogue::NONE },
-                ..*self
-            };
-            // SAFETY: the caller's contract; partial sums wait in the output.
-            unsafe { part.whole_depth::<S>() }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn whole_depth<S: Simd>(&self) {
-        // SAFETY: the contract of `compute`.
+        assert_eq!(self.panel.data.len(), self.segments.count * self.segments.len * self.panel.width);
+        // SAFETY: the caller's contract.
         unsafe {
             let vectors = self.panel.width / S::LANES;
             if vectors == 1 {

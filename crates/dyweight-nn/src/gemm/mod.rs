@@ -16,26 +16,28 @@ pub(crate) use pack::{Opened, Packed, Panel, transpose};
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::buffer::Buffer;
+use crate::pairs::{self, Pairs};
 use crate::parallel::{Disjoint, for_each};
 
-/// Most rows one task handles; with a block of the depth, `A`'s part (600 kB) stays in the second-level cache. All of them pass by a panel
+/// Most rows one task handles; with a block of the depth, `A`'s part (1.2 MB) stays in the second-level cache. All of them pass by a panel
 /// that comes from farther away: with 96 it came four times as often, and large layers took up to a quarter longer beside other programs.
 const ROW_BLOCK: usize = 384;
 
-/// Depth summed over before the next panel's turn. Partial sums wait in the output: the sum comes out the same.
-const DEPTH_BLOCK: usize = 384;
+/// Depth summed over before the next panel's turn. Partial sums wait in the output: the sum comes out the same. With 128, for which a
+/// panel stays in the first-level cache, fetching and storing them took an eighth of the time.
+const DEPTH_BLOCK: usize = 768;
 
 /// Rows of `A` that are a multiple of this many floats apart share places in the cache, so that they are copied before use,
 const CROWDED: usize = 512;
 
-/// to be this far apart.
-const DEPTH_STRIDE: usize = DEPTH_BLOCK + 16;
+/// to have these between them.
+const GAP: usize = 16;
 
-/// Most panels one task handles, over which it uses a block of `A` again,
+/// Most panels one task handles, over which it uses a block of `A` again.
 const PANEL_GROUP: usize = 64;
-/// and fewest: copying `A` must pay.
-const FEWEST_PANELS: usize = 1;
 
 /// Tasks for each thread, so that one that was held up does not hold up all.
 const TASKS: usize = 10;
@@ -44,11 +46,62 @@ const TASKS: usize = 10;
 pub(crate) fn matmul(a: &[f32], b: &Packed, out: &mut [f32], epilogue: Epilogue<'_>) {
     let rows = a.len() / b.depth();
     assert_eq!((a.len(), out.len()), (rows * b.depth(), rows * b.columns()), "operands of a product");
-    let (depth, columns) = (Span::whole(b.depth()), Span::whole(b.columns()));
-    Product { a, depth, b, columns, start: Start::Zero, epilogue }.run(&Disjoint::new(out));
+    let (a, columns) = (Rows::new(a, b.depth(), b.pairs()), Span::whole(b.columns()));
+    Product { a: &a, b, columns, tasks: tasks(1), epilogue }.run(&Disjoint::new(out));
 }
 
-/// Where a product's part of the depth, or of the columns, begins in whole rows.
+/// Tasks that one of `products` at the same time should be cut into.
+pub(crate) fn tasks(products: usize) -> usize {
+    (TASKS * rayon::current_num_threads()).div_ceil(products.max(1))
+}
+
+/// Rows of `A`, some way apart.
+pub(crate) struct Rows<'a> {
+    data: &'a [f32],
+    apart: Option<Buffer>,
+    count: usize,
+    stride: usize,
+    pairs: Option<Pairs>,
+}
+
+impl<'a> Rows<'a> {
+    /// Contiguous rows, copied if they would be in each other's way, or are to be pairs.
+    pub(crate) fn new(data: &'a [f32], len: usize, pairs: Option<Pairs>) -> Self {
+        let count = data.len() / len;
+        assert_eq!(data.len(), count * len, "operands of a product");
+        if let Some(pairs) = pairs {
+            return Self::rounded(data, len, pairs);
+        }
+        if !len.is_multiple_of(CROWDED) || count <= kernel::ROWS {
+            return Self { data, apart: None, count, stride: len, pairs };
+        }
+        let stride = len + GAP;
+        let mut copy = Buffer::stale(count * stride);
+        copy.par_chunks_exact_mut(stride).zip(data.par_chunks_exact(len)).for_each(|(to, row)| {
+            to[..len].copy_from_slice(row);
+            to[len..].fill(0.0);
+        });
+        Self { data, apart: Some(copy), count, stride, pairs }
+    }
+
+    /// Contiguous rows as pairs.
+    fn rounded(data: &'a [f32], len: usize, pairs: Pairs) -> Self {
+        let (count, steps) = (data.len() / len, pairs::count(len));
+        let stride = if steps.is_multiple_of(CROWDED) { steps + GAP } else { steps };
+        let mut copy = Buffer::stale(count * stride);
+        copy.par_chunks_exact_mut(stride).zip(data.par_chunks_exact(len)).for_each(|(to, row)| {
+            pairs.round(row, &mut to[..steps]);
+            to[steps..].fill(0.0);
+        });
+        Self { data, apart: Some(copy), count, stride, pairs: Some(pairs) }
+    }
+
+    fn data(&self) -> &[f32] {
+        self.apart.as_deref().unwrap_or(self.data)
+    }
+}
+
+/// Where a product's columns begin in whole rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) first: usize,
@@ -64,11 +117,11 @@ impl Span {
 
 /// A product with part of a matrix: some of the depth, some of the columns. A bias counts from the first column of all.
 pub(crate) struct Product<'a> {
-    pub(crate) a: &'a [f32],
-    pub(crate) depth: Span,
+    pub(crate) a: &'a Rows<'a>,
     pub(crate) b: &'a Packed,
     pub(crate) columns: Span,
-    pub(crate) start: Start,
+    /// How many to cut it into.
+    pub(crate) tasks: usize,
     pub(crate) epilogue: Epilogue<'a>,
 }
 
@@ -78,9 +131,9 @@ impl Product<'_> {
     /// # Panics
     /// If sizes do not fit.
     pub(crate) fn run(&self, out: &Disjoint<'_>) {
-        let rows = self.a.len() / self.depth.of;
-        assert!(self.a.len() == rows * self.depth.of && out.len() == rows * self.columns.of, "operands of a product");
-        assert!(self.depth.first + self.b.depth() <= self.depth.of, "depth of a product");
+        let rows = self.a.count;
+        assert!(out.len() == rows * self.columns.of && self.b.steps() <= self.a.stride, "operands of a product");
+        assert_eq!(self.a.pairs, self.b.pairs(), "operands of a product are both rounded or both not");
         assert!(self.columns.first + self.b.columns() <= self.columns.of, "columns of a product");
         let (threads, panels) = (rayon::current_num_threads(), self.b.panels());
         let blocks = match rows.div_ceil(ROW_BLOCK) {
@@ -89,8 +142,8 @@ impl Product<'_> {
         };
         // Blocks of equal size: a short one would read the panels for little work.
         let per_block = rows.div_ceil(blocks.max(1)).next_multiple_of(kernel::ROWS);
-        let wanted = (TASKS * threads).div_ceil(blocks.max(1)).min(panels.div_ceil(FEWEST_PANELS));
-        let group = panels.div_ceil(wanted.max(1)).clamp(1, PANEL_GROUP);
+        let wanted = self.tasks.div_ceil(blocks.max(1));
+        let group = panels.div_ceil(wanted).clamp(1, PANEL_GROUP);
         let groups = panels.div_ceil(group);
         // Blocks of the same panels follow each other: a thread that has several finds the panels near by.
         for_each(blocks * groups, |item| {
@@ -103,42 +156,30 @@ impl Product<'_> {
 
     /// Some rows times some panels.
     fn block(&self, rows: Range<usize>, panels: Range<usize>, out: &Disjoint<'_>) {
-        let depth = self.b.depth();
+        let depth = self.b.steps();
         let panels: Vec<_> = panels.map(|panel| self.b.open(panel)).collect();
-        let crowded = depth > DEPTH_BLOCK && self.depth.of.is_multiple_of(CROWDED);
-        let mut copy = crowded.then(|| Buffer::stale(rows.len() * DEPTH_STRIDE));
         for start in (0..depth).step_by(DEPTH_BLOCK) {
             let end = depth.min(start + DEPTH_BLOCK);
-            let place = |row: usize| row * self.depth.of + self.depth.first + start;
-            let (input, input_rows) = match &mut copy {
-                None => (self.a.as_ptr(), Grid { offset: place(rows.start), ..Grid::contiguous(self.depth.of) }),
-                Some(copy) => {
-                    for (to, row) in copy.chunks_exact_mut(DEPTH_STRIDE).zip(rows.clone()) {
-                        to[..end - start].copy_from_slice(&self.a[place(row)..][..end - start]);
-                    }
-                    (copy.as_ptr(), Grid::contiguous(DEPTH_STRIDE))
-                }
-            };
             for (index, panel) in panels.iter().enumerate() {
                 let part = |panel: Panel<'_>| start * panel.width..end * panel.width;
                 let panel = panel.panel();
                 let data = &panel.data[part(panel)];
                 let next = panels.get(index + 1).map_or(&[][..], |next| &next.panel().data[part(next.panel())]);
                 let product = PanelProduct {
-                    input,
-                    input_rows,
+                    input: self.a.data().as_ptr(),
+                    input_rows: Grid { offset: rows.start * self.a.stride + start, ..Grid::contiguous(self.a.stride) },
                     segments: Segments::single(end - start),
                     rows: 0..rows.len(),
                     next,
                     panel: Panel { data, first: self.columns.first + panel.first, ..panel },
                     output: out.ptr(),
                     output_rows: Grid { offset: rows.start * self.columns.of, ..Grid::contiguous(self.columns.of) },
-                    start: if start == 0 { self.start } else { Start::Output },
+                    start: if start == 0 { Start::Zero } else { Start::Output },
                     epilogue: if end == depth { self.epilogue } else { Epilogue::NONE },
                 };
-                // SAFETY: the rows of `a`, or their copy, and of `out` exist as `run` asserts; its items differ in rows or
+                // SAFETY: the rows of `a` and of `out` exist as `run` asserts; its items differ in rows or
                 // panels, so their outputs are disjoint.
-                unsafe { product.run(self.b.isa()) }
+                unsafe { product.run_for(self.b) }
             }
         }
     }

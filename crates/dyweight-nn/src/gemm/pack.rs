@@ -1,18 +1,21 @@
 //! A matrix `[depth, columns]` cut into panels of columns, each stored row by row, so that the kernel reads it once,
 //! forwards, in whole vectors. The last panel is only as many vectors wide as it needs; the rest is zeros.
 //!
-//! Weights that stay where they are stored become panels one at a time, just before use.
+//! Weights that stay where they are stored become panels one at a time, just before use. Pairs of bf16 ([`crate::pairs`]) are packed
+//! as floats are, half as deep.
 
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::isa::{Isa, Kernel};
+use crate::pairs::{self, Pairs};
 use crate::simd::Simd;
-use crate::weights::Weights;
+use crate::weights::{Dtype, Weights};
 
 /// A packed matrix.
 pub(crate) struct Packed {
     isa: Isa,
+    pairs: Option<Pairs>,
     depth: usize,
     columns: usize,
     data: Buffer,
@@ -89,6 +92,24 @@ impl Packed {
         })
     }
 
+    /// The same, rounded to pairs of entries of a column.
+    pub(crate) fn from_rounded_rows<'a>(
+        (isa, pairs): (Isa, Pairs),
+        depth: usize,
+        columns: usize,
+        row: impl Fn(usize) -> &'a [f32] + Sync,
+    ) -> Self {
+        let (steps, nothing) = (pairs::count(depth), Buffer::zeros(columns));
+        let packed = Self::by_panel(isa, steps, columns, |first, count, panel| {
+            let width = panel.len() / steps;
+            for (k, to) in panel.chunks_exact_mut(width).enumerate() {
+                let second = if 2 * k + 1 < depth { row(2 * k + 1) } else { &nothing[..] };
+                pairs.interleave([row(2 * k), second].map(|row| &row[first..first + count]), &mut to[..count]);
+            }
+        });
+        Self { pairs: Some(pairs), depth, ..packed }
+    }
+
     /// Packs a matrix given by its columns.
     pub(crate) fn from_columns<'a>(
         isa: Isa,
@@ -103,8 +124,35 @@ impl Packed {
         })
     }
 
+    /// The same, rounded to pairs of entries of a column.
+    pub(crate) fn from_rounded_columns<'a>(
+        (isa, pairs): (Isa, Pairs),
+        depth: usize,
+        columns: usize,
+        column: impl Fn(usize) -> &'a [f32] + Sync,
+    ) -> Self {
+        let steps = pairs::count(depth);
+        let packed = Self::by_panel(isa, steps, columns, |first, count, panel| {
+            let (width, mut scratch) = (panel.len() / steps, Buffer::stale(count * steps));
+            for (index, to) in scratch.chunks_exact_mut(steps).enumerate() {
+                pairs.round(column(first + index), to);
+            }
+            let columns: Vec<_> = scratch.chunks_exact(steps).collect();
+            transpose(isa, &columns, steps, panel, width);
+        });
+        Self { pairs: Some(pairs), depth, ..packed }
+    }
+
     /// Packs columns `columns` of stored weights, widened: row after row, since that is how they lie.
-    pub(crate) fn of_weights(isa: Isa, weights: &Weights, columns: std::ops::Range<usize>) -> Self {
+    pub(crate) fn of_weights(
+        isa: Isa,
+        pairs: Option<Pairs>,
+        weights: &Weights,
+        columns: std::ops::Range<usize>,
+    ) -> Self {
+        if let Some(pairs) = pairs {
+            return Self::of_rounded_weights(isa, pairs, weights, columns);
+        }
         let (depth, count, full) = (weights.rows(), columns.len(), isa.panel_width());
         let mut data = Buffer::stale(packed_len(isa, depth, count));
         let mut row = Buffer::zeros(count.next_multiple_of(isa.lanes()));
@@ -114,25 +162,70 @@ impl Packed {
                 panel[k * from.len()..][..from.len()].copy_from_slice(from);
             }
         }
-        Self { isa, depth, columns: count, data }
+        Self { isa, pairs: None, depth, columns: count, data }
     }
 
-    /// Packs the transpose of rows `rows` of stored weights, widened.
-    pub(crate) fn of_weights_transposed(isa: Isa, weights: &Weights, rows: std::ops::Range<usize>) -> Self {
-        /// Entries of each row widened at a time; those of a panel stay in the first-level cache.
+    /// The same, rounded to pairs of entries of a column.
+    fn of_rounded_weights(isa: Isa, pairs: Pairs, weights: &Weights, columns: std::ops::Range<usize>) -> Self {
+        let (depth, count, full) = (weights.rows(), columns.len(), isa.panel_width());
+        let steps = pairs::count(depth);
+        let mut data = Buffer::stale(packed_len(isa, steps, count));
+        let padded = count.next_multiple_of(isa.lanes());
+        let mut rows = [Buffer::zeros(padded), Buffer::zeros(padded)];
+        for k in 0..steps {
+            if weights.dtype() == Dtype::Bf16 && 2 * k + 1 < depth {
+                let stored = [2 * k, 2 * k + 1].map(|row| weights.bytes_of_row(row, columns.clone()));
+                interleave_stored(isa, stored, &mut rows[0][..count]);
+                for (panel, from) in data.chunks_mut(steps * full).zip(rows[0].chunks(full)) {
+                    panel[k * from.len()..][..from.len()].copy_from_slice(from);
+                }
+                continue;
+            }
+            for (i, row) in rows.iter_mut().enumerate() {
+                match 2 * k + i {
+                    stored if stored < depth => weights.widen_row(isa, stored, columns.clone(), &mut row[..count]),
+                    _ => row.fill(0.0),
+                }
+            }
+            for (panel, first) in data.chunks_mut(steps * full).zip((0..padded).step_by(full)) {
+                let width = full.min(padded - first);
+                pairs.interleave(
+                    rows.each_ref().map(|row| &row[first..first + width]),
+                    &mut panel[k * width..][..width],
+                );
+            }
+        }
+        Self { isa, pairs: Some(pairs), depth, columns: count, data }
+    }
+
+    /// Packs the transpose of rows `rows` of stored weights, widened, or rounded to pairs of entries of a row.
+    pub(crate) fn of_weights_transposed(
+        isa: Isa,
+        pairs: Option<Pairs>,
+        weights: &Weights,
+        rows: std::ops::Range<usize>,
+    ) -> Self {
+        /// Entries of each row, or pairs of them, made at a time; those of a panel stay in the first-level cache.
         const STRETCH: usize = 128;
-        Self::by_panel(isa, weights.columns(), rows.len(), |first, count, panel| {
-            let width = panel.len() / weights.columns();
+        let depth = weights.columns();
+        let steps = if pairs.is_some() { pairs::count(depth) } else { depth };
+        let packed = Self::by_panel(isa, steps, rows.len(), |first, count, panel| {
+            let width = panel.len() / steps;
             let mut scratch = Buffer::stale(count * STRETCH);
-            for (start, panel) in (0..weights.columns()).step_by(STRETCH).zip(panel.chunks_mut(STRETCH * width)) {
+            for (start, panel) in (0..steps).step_by(STRETCH).zip(panel.chunks_mut(STRETCH * width)) {
                 let len = panel.len() / width;
                 for (row, to) in scratch.chunks_exact_mut(STRETCH).enumerate() {
-                    weights.widen_row(isa, rows.start + first + row, start..start + len, &mut to[..len]);
+                    let (row, to) = (rows.start + first + row, &mut to[..len]);
+                    match pairs {
+                        None => weights.widen_row(isa, row, start..start + len, to),
+                        Some(pairs) => weights.round_row(pairs, row, 2 * start..depth.min(2 * (start + len)), to),
+                    }
                 }
                 let columns: Vec<_> = scratch.chunks_exact(STRETCH).collect();
                 transpose(isa, &columns, len, panel, width);
             }
-        })
+        });
+        Self { pairs, depth, ..packed }
     }
 
     /// Fills panels with `fill(first column, existing columns, panel)`; lanes without a column are zero.
@@ -146,15 +239,26 @@ impl Packed {
             }
             fill(p * full, count, panel);
         });
-        Self { isa, depth, columns, data }
+        Self { isa, pairs: None, depth, columns, data }
     }
 
     pub(crate) fn isa(&self) -> Isa {
         self.isa
     }
 
+    /// Whether it is one of pairs.
+    pub(crate) fn pairs(&self) -> Option<Pairs> {
+        self.pairs
+    }
+
+    /// Entries of a column.
     pub(crate) fn depth(&self) -> usize {
         self.depth
+    }
+
+    /// Rows of a panel: entries of a column, or pairs of them.
+    pub(crate) fn steps(&self) -> usize {
+        if self.pairs.is_some() { pairs::count(self.depth) } else { self.depth }
     }
 
     pub(crate) fn columns(&self) -> usize {
@@ -165,6 +269,20 @@ impl Packed {
         self.columns.div_ceil(self.isa.panel_width())
     }
 
+    /// The rows of a panel that hold these entries of its columns.
+    ///
+    /// # Panics
+    /// If there are no such entries, or they begin within a pair.
+    pub(crate) fn steps_of(&self, entries: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+        assert!(entries.end <= self.depth, "entries {entries:?} of {}", self.depth);
+        if self.pairs.is_none() {
+            return entries.clone();
+        }
+        let whole = entries.start.is_multiple_of(2) && (entries.end.is_multiple_of(2) || entries.end == self.depth);
+        assert!(whole, "entries {entries:?} are no whole pairs");
+        entries.start / 2..pairs::count(entries.end)
+    }
+
     /// Bytes of the packed matrix.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val::<[f32]>(&self.data)
@@ -172,9 +290,9 @@ impl Packed {
 
     /// A panel, ready for use.
     pub(crate) fn open(&self, index: usize) -> Opened<'_> {
-        let panel = Panel::place(self.isa, self.columns, index);
-        let start = panel.first * self.depth;
-        Opened { panel: Panel { data: &self.data[start..start + self.depth * panel.width], ..panel }, made: None }
+        let (panel, steps) = (Panel::place(self.isa, self.columns, index), self.steps());
+        let start = panel.first * steps;
+        Opened { panel: Panel { data: &self.data[start..start + steps * panel.width], ..panel }, made: None }
     }
 
     /// A matrix whose entry `(k, j)` is this one's at `from(k, j)`.
@@ -190,6 +308,19 @@ impl Packed {
             self.data[panel.first * self.depth + k * panel.width + j - panel.first]
         })
     }
+}
+
+/// Pairs of the entries of two rows of stored bf16.
+fn interleave_stored(isa: Isa, [first, second]: [&[u8]; 2], to: &mut [f32]) {
+    let [(first, _), (second, _)] = [first.as_chunks::<2>(), second.as_chunks::<2>()];
+    isa.vectorize(
+        #[inline(always)]
+        || {
+            for ((to, low), high) in to.iter_mut().zip(first).zip(second) {
+                *to = f32::from_bits(u32::from_le_bytes([low[0], low[1], high[0], high[1]]));
+            }
+        },
+    );
 }
 
 fn packed_len(isa: Isa, depth: usize, columns: usize) -> usize {

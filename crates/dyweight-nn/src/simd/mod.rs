@@ -6,6 +6,8 @@
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod bf16;
 mod portable;
 
 pub(crate) use portable::Portable;

@@ -60,6 +60,18 @@ fn of_tokens(random: &mut Random, x: &Act, gy: &Act, p: &Act) -> Vec<Act> {
     let stored = Weights::from_f32([c, c], &random.vec(c * c, 0.1)).unwrap();
     let linear = Linear::from_weights(stored, Some(&random.vec(c, 1.0))).unwrap();
     results.extend([linear.forward(x), linear.backward(gy)]);
+    if Precision::Bf16.is_available() {
+        // More than one panel, and a depth that is cut into blocks on the way back.
+        let (outputs, weight) = (3100, Weights::from_f32([3100, c], &random.vec(3100 * c, 0.1)).unwrap());
+        let linear = Linear::in_precision(Precision::Bf16, weight, Some(&random.vec(outputs, 1.0))).unwrap();
+        let y = linear.forward(x);
+        results.extend([linear.backward(&y), y]);
+        let (long, cross) = (upsample_nearest(x), Attention::new(c, 2).unwrap());
+        let cross = cross.in_precision(Precision::Bf16).unwrap();
+        let (gathered, sums) = cross.forward(gy, &long, &long, Bias::NONE);
+        results.extend(cross.backward([gy, &long, &long], Bias::NONE, &gathered, &sums, x));
+        results.push(gathered);
+    }
     let patches = PatchEmbed::new(c, 2, 11, &random.vec(c * 4 * 11, 0.1), None).unwrap();
     let embedded = patches.forward(x);
     results.extend([patches.backward(&embedded, x.size()), embedded]);

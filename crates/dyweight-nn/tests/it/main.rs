@@ -4,6 +4,7 @@
 mod common;
 
 mod attention;
+mod bf16;
 mod convolution;
 mod determinism;
 mod layers;

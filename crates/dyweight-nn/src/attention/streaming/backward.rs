@@ -14,6 +14,7 @@ use crate::buffer::Buffer;
 use crate::gemm::pack::transpose;
 use crate::gemm::{Packed, Start};
 use crate::isa::Isa;
+use crate::pairs::Pairs;
 use crate::parallel::{Disjoint, for_each};
 use crate::reduce::dot;
 
@@ -23,6 +24,7 @@ const STRETCH: usize = 12 * ROWS;
 /// One head of one sample.
 struct Head<'a> {
     isa: Isa,
+    pairs: Option<Pairs>,
     scale: f32,
     k: Matrix<'a>,
     v: Matrix<'a>,
@@ -46,6 +48,8 @@ struct Scratch {
     turned: Buffer,
     gk: Buffer,
     gv: Buffer,
+    /// Left factors as pairs.
+    rounded: Buffer,
 }
 
 pub(super) fn backward(
@@ -55,7 +59,8 @@ pub(super) fn backward(
     [y, gy]: [&Act; 2],
     sums: &[f32],
 ) -> [Act; 3] {
-    let (isa, width, heads) = (Isa::active(), attention.width(), attention.heads);
+    let (isa, pairs) = (Isa::active(), attention.pairs);
+    let (width, heads) = (attention.width(), attention.heads);
     let (n, queries, keys) = (q.shape().n, q.shape().pixels(), k.shape().pixels());
     let [mut gq, mut gk, mut gv] = [q, k, v].map(|act| Act::stale(act.shape()));
     let [to_q, to_k, to_v] = [&mut gq, &mut gk, &mut gv].map(Target::whole);
@@ -64,13 +69,14 @@ pub(super) fn backward(
         let [q, k, v, y, gy] = [q, k, v, y, gy].map(|act| Operand::whole(act).head(sample, head, width));
         let one = Head {
             isa,
+            pairs,
             scale: attention.scale,
             k,
             v,
-            queries_t: q.packed_transposed(isa),
-            go_t: gy.packed_transposed(isa),
-            queries: q.packed(isa),
-            go: gy.packed(isa),
+            queries_t: q.packed_transposed_for(isa, pairs),
+            go_t: gy.packed_transposed_for(isa, pairs),
+            queries: q.packed_for(isa, pairs),
+            go: gy.packed_for(isa, pairs),
             sums: &sums[item * queries..][..queries],
             weighted: row_products(isa, y, gy),
             bias: bias.head(sample, head, [queries, keys], attention.causal),
@@ -135,10 +141,14 @@ impl Head<'_> {
             turned: Buffer::stale(ROWS * COLUMNS),
             gk: Buffer::stale(ROWS * stride),
             gv: Buffer::stale(ROWS * stride),
+            rounded: Buffer::stale(0),
         };
+        let [mut rounded_k, mut rounded_v] = [Buffer::stale(0), Buffer::stale(0)];
         for first in stretch.clone().step_by(ROWS) {
             let rows = first..stretch.end.min(first + ROWS);
-            let keys = self.k.rows_from(first, rows.len()).packed(self.isa);
+            let (k, v) = (self.k.rows_from(first, rows.len()), self.v.rows_from(first, rows.len()));
+            let keys = k.packed_for(self.isa, self.pairs);
+            let factors = [k.factor(self.pairs, &mut rounded_k), v.factor(self.pairs, &mut rounded_v)];
             scratch.gk.fill(0.0);
             scratch.gv.fill(0.0);
             for left in (0..queries).step_by(COLUMNS) {
@@ -146,14 +156,17 @@ impl Head<'_> {
                 if self.bias.hides(&columns, &rows) {
                     continue;
                 }
-                self.block(&rows, &columns, &mut scratch);
+                self.block(factors, &rows, &columns, &mut scratch);
                 let [weights, pulls] = [&scratch.weights, &scratch.pulls]
                     .map(|block| Matrix::strided(block, STRIDE, rows.len(), columns.len()));
+                let weights = weights.factor(self.pairs, &mut scratch.rounded);
                 accumulate(weights, &self.go, &columns, &mut scratch.gv, Start::Output);
+                let pulls = pulls.factor(self.pairs, &mut scratch.rounded);
                 accumulate(pulls, &self.queries, &columns, &mut scratch.gk, Start::Output);
                 let lines: Vec<_> = scratch.pulls.chunks_exact(STRIDE).take(rows.len()).collect();
                 transpose(self.isa, &lines, columns.len(), &mut scratch.turned, ROWS);
                 let turned = Matrix::strided(&scratch.turned, ROWS, columns.len(), rows.len());
+                let turned = turned.factor(self.pairs, &mut scratch.rounded);
                 accumulate(turned, &keys, &(0..rows.len()), &mut gq[left * stride..], Start::Output);
             }
             let (mut gk, mut gv) = targets(first, rows.len());
@@ -165,9 +178,8 @@ impl Head<'_> {
         }
     }
 
-    /// `Aᵀ` and `scale·gSᵀ` of keys `rows` and queries `columns`.
-    fn block(&self, rows: &Range<usize>, columns: &Range<usize>, scratch: &mut Scratch) {
-        let (k, v) = (self.k.rows_from(rows.start, rows.len()), self.v.rows_from(rows.start, rows.len()));
+    /// `Aᵀ` and `scale·gSᵀ` of keys `rows`, given with their values as factors, and queries `columns`.
+    fn block(&self, [k, v]: [Matrix<'_>; 2], rows: &Range<usize>, columns: &Range<usize>, scratch: &mut Scratch) {
         block_of_columns(k, &self.queries_t, columns, self.scale, &mut scratch.weights, STRIDE);
         block_of_columns(v, &self.go_t, columns, 1.0, &mut scratch.pulls, STRIDE);
         let (sums, weighted) = (&self.sums[columns.clone()], &self.weighted[columns.clone()]);

@@ -29,7 +29,7 @@ pub(super) fn block_of_columns(
     let full = right.isa().panel_width();
     assert!(columns.start.is_multiple_of(full) && columns.end <= right.columns(), "columns {columns:?}");
     assert!(columns.len() <= stride && left.rows() * stride <= out.len(), "room for a block of scores");
-    assert_eq!(left.width(), right.depth(), "depth of a product");
+    assert_eq!(left.width(), right.steps(), "depth of a product");
     for index in columns.start / full..columns.end.div_ceil(full) {
         let opened = right.open(index);
         let panel = opened.panel();
@@ -47,25 +47,26 @@ pub(super) fn block_of_columns(
             epilogue: Epilogue { scale, ..Epilogue::NONE },
         };
         // SAFETY: a `Matrix` is readable at all its rows; sizes as asserted, and `out` is exclusive.
-        unsafe { product.run(right.isa()) }
+        unsafe { product.run_for(right) }
     }
 }
 
 /// Adds `left·right[depth, ·]` to `out`, whose rows are as wide as `right`'s columns in whole vectors. With
-/// [`Start::Zero`], `out` is overwritten.
+/// [`Start::Zero`], `out` is overwritten. Of pairs, `depth` begins with a whole one.
 pub(super) fn accumulate(left: Matrix<'_>, right: &Packed, depth: &Range<usize>, out: &mut [f32], start: Start) {
     let stride = whole_vectors(right);
-    assert!(left.width() == depth.len() && depth.end <= right.depth(), "depth of a product");
+    let steps = right.steps_of(depth);
+    assert_eq!(left.width(), steps.len(), "depth of a product");
     assert!(left.rows() * stride <= out.len(), "room for sums");
     for index in 0..right.panels() {
         let opened = right.open(index);
         let panel = opened.panel();
-        let (width, data) = (panel.width, &panel.data[depth.start * panel.width..depth.end * panel.width]);
+        let (width, data) = (panel.width, &panel.data[steps.start * panel.width..steps.end * panel.width]);
         let product = PanelProduct {
             next: &[],
             input: left.as_ptr(),
             input_rows: Grid::contiguous(left.stride()),
-            segments: Segments::single(depth.len()),
+            segments: Segments::single(steps.len()),
             rows: 0..left.rows(),
             panel: Panel { data, first: 0, columns: width, width },
             // SAFETY: a panel's first column is one of `out`'s row.
@@ -75,7 +76,7 @@ pub(super) fn accumulate(left: Matrix<'_>, right: &Packed, depth: &Range<usize>,
             epilogue: Epilogue::NONE,
         };
         // SAFETY: as above; panels side by side fill a row of `stride` floats.
-        unsafe { product.run(right.isa()) }
+        unsafe { product.run_for(right) }
     }
 }
 

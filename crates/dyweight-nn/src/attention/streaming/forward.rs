@@ -10,12 +10,14 @@ use crate::attention::rows::{Matrix, MatrixMut, Operand, Target};
 use crate::buffer::Buffer;
 use crate::gemm::{Packed, Start};
 use crate::isa::Isa;
+use crate::pairs::Pairs;
 use crate::parallel::{Disjoint, for_each};
 use crate::reduce::largest;
 
 /// Keys and values of one head of one sample.
 struct Head<'a> {
     isa: Isa,
+    pairs: Option<Pairs>,
     scale: f32,
     keys_t: Packed,
     values: Packed,
@@ -23,7 +25,8 @@ struct Head<'a> {
 }
 
 pub(super) fn forward(attention: &Attention, [q, k, v]: [&Act; 3], bias: Bias<'_>) -> (Act, LogSums) {
-    let (isa, width, heads) = (Isa::active(), attention.width(), attention.heads);
+    let (isa, pairs) = (Isa::active(), attention.pairs);
+    let (width, heads) = (attention.width(), attention.heads);
     let (n, queries, keys) = (q.shape().n, q.shape().pixels(), k.shape().pixels());
     let mut y = Act::stale(q.shape());
     let mut sums = LogSums(Buffer::stale(n * heads * queries));
@@ -32,8 +35,8 @@ pub(super) fn forward(attention: &Attention, [q, k, v]: [&Act; 3], bias: Bias<'_
         let (sample, head) = (item / heads, item % heads);
         let [q, k, v] = [q, k, v].map(|act| Operand::whole(act).head(sample, head, width));
         let head_bias = bias.head(sample, head, [queries, keys], attention.causal);
-        let (keys_t, values) = (k.packed_transposed(isa), v.packed(isa));
-        let one = Head { isa, scale: attention.scale, keys_t, values, bias: head_bias };
+        let (keys_t, values) = (k.packed_transposed_for(isa, pairs), v.packed_for(isa, pairs));
+        let one = Head { isa, pairs, scale: attention.scale, keys_t, values, bias: head_bias };
         for_each(queries.div_ceil(ROWS), |block| {
             let rows = block * ROWS..queries.min((block + 1) * ROWS);
             // SAFETY: heads are disjoint between items; within one, blocks of rows are.
@@ -51,6 +54,8 @@ impl Head<'_> {
         let (count, stride, keys) = (rows.len(), whole_vectors(&self.values), self.keys_t.columns());
         let mut scores = Buffer::stale(count * STRIDE);
         let mut gathered = Buffer::zeros(count * stride);
+        let [mut rounded, mut rounded_weights] = [Buffer::stale(0), Buffer::stale(0)];
+        let q = q.factor(self.pairs, &mut rounded);
         let (mut largest, mut totals) = ([f32::NEG_INFINITY; ROWS], [0.0; ROWS]);
         for first in (0..keys).step_by(COLUMNS) {
             let block = first..keys.min(first + COLUMNS);
@@ -72,6 +77,7 @@ impl Head<'_> {
                 },
             );
             let weights = Matrix::strided(&scores, STRIDE, count, block.len());
+            let weights = weights.factor(self.pairs, &mut rounded_weights);
             accumulate(weights, &self.values, &block, &mut gathered, Start::Output);
         }
         for r in 0..count {

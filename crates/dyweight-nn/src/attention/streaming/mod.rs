@@ -19,7 +19,9 @@ pub use bias::Bias;
 
 use crate::act::Act;
 use crate::buffer::Buffer;
-use crate::error::{Result, check_groups};
+use crate::error::{Error, Result, check_groups};
+use crate::pairs::Pairs;
+use crate::precision::Precision;
 
 /// Rows of a block in memory.
 const ROWS: usize = 96;
@@ -37,6 +39,8 @@ pub struct Attention {
     heads: usize,
     scale: f32,
     causal: bool,
+    /// Whether products are of pairs of bf16.
+    pairs: Option<Pairs>,
 }
 
 /// Per sample, head and query, the logarithm of the softmax's denominator.
@@ -48,12 +52,22 @@ impl Attention {
     pub fn new(channels: usize, heads: usize) -> Result<Self> {
         check_groups(channels, heads)?;
         let scale = 1.0 / ((channels / heads) as f32).sqrt();
-        Ok(Self { channels, heads, scale, causal: false })
+        Ok(Self { channels, heads, scale, causal: false, pairs: None })
     }
 
     /// The same with another scale of the scores.
     pub fn with_scale(self, scale: f32) -> Self {
         Self { scale, ..self }
+    }
+
+    /// The same with products of this precision: queries, keys and values are rounded, and the weights of the softmax; the softmax itself
+    /// is f32.
+    pub fn in_precision(self, precision: Precision) -> Result<Self> {
+        let pairs = match precision {
+            Precision::F32 => None,
+            Precision::Bf16 => Some(Pairs::available().ok_or(Error::Instructions { precision })?),
+        };
+        Ok(Self { pairs, ..self })
     }
 
     /// The same with each query seeing only keys up to its own place.

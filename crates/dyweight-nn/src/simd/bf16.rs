@@ -1,0 +1,56 @@
+//! AVX-512 on pairs of bf16: a multiply-add adds two products to each sum; everything else is of floats.
+
+use std::arch::x86_64::*;
+
+use super::Simd;
+use super::avx512::Avx512;
+use crate::isa::Isa;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Bf16Pairs;
+
+macro_rules! as_of_floats {
+    ($(fn $name:ident($($arg:ident: $of:ty),*) $(-> $to:ty)?;)*) => {
+        $(
+            #[inline(always)]
+            unsafe fn $name($($arg: $of),*) $(-> $to)? {
+                // SAFETY: the trait's contract; who has pairs has AVX-512.
+                unsafe { Avx512::$name($($arg),*) }
+            }
+        )*
+    };
+}
+
+impl Simd for Bf16Pairs {
+    const ISA: Isa = Isa::Avx512;
+    type V = __m512;
+    const LANES: usize = Avx512::LANES;
+    const PANEL_VECTORS: usize = Avx512::PANEL_VECTORS;
+
+    /// Adds the products of both halves of `a` and `b`.
+    #[inline(always)]
+    unsafe fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: the trait's contract; any bits are pairs.
+        unsafe {
+            _mm512_dpbf16_ps(c, std::mem::transmute::<__m512, __m512bh>(a), std::mem::transmute::<__m512, __m512bh>(b))
+        }
+    }
+
+    as_of_floats! {
+        fn splat(x: f32) -> __m512;
+        fn load(p: *const f32) -> __m512;
+        fn load_part(p: *const f32, n: usize) -> __m512;
+        fn store(p: *mut f32, v: __m512);
+        fn store_part(p: *mut f32, v: __m512, n: usize);
+        fn add(a: __m512, b: __m512) -> __m512;
+        fn sub(a: __m512, b: __m512) -> __m512;
+        fn mul(a: __m512, b: __m512) -> __m512;
+        fn max(a: __m512, b: __m512) -> __m512;
+        fn neg_mul_add(a: __m512, b: __m512, c: __m512) -> __m512;
+        fn load_f16(p: *const u8) -> __m512;
+        fn load_bf16(p: *const u8) -> __m512;
+        fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize);
+        fn prefetch(p: *const f32);
+        fn prefetch_second(p: *const f32);
+    }
+}
