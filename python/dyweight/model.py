@@ -5,7 +5,7 @@
     "denoised"   D = fn(x, t)                                                x = x₀ + σn
     "velocity"   v = fn(x, t)                                                x = (1−σ)x₀ + σn
 
-t is `sigma_to_t(σ)`, or σ itself. States and conversions are f64; fn gets its own dtype on its own device.
+t is `sigma_to_t(σ)`, or σ itself. States and conversions are f64, in the compiled part; fn gets its own dtype on its own device.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+from . import _native
 
 PREDICTIONS = ("eps", "v", "denoised", "velocity")
 # Relative step of the central difference in the level, where no derivative is given.
@@ -132,9 +134,10 @@ class Model:
         >>> half(np.ones((1, 2)), 3.0)
         array([[0.5, 0.5]])
         """
-        x = self._arrays.own(x)
-        sigma = self._arrays.own(sigma) * self._arrays.ones(x.shape[0])
-        return self._prediction(x, sigma, None if conditions is None else [int(c) for c in conditions])
+        x = _samples(x, self.shape, "x")
+        levels = np.broadcast_to(_numbers(sigma), x.shape[:1])
+        classes = None if conditions is None else [int(c) for c in conditions]
+        return self._arrays.own(_native.predict(self, x.tobytes(), levels.tobytes(), classes), self.shape)
 
     # --- what the compiled part asks for ---
 
@@ -147,6 +150,8 @@ class Model:
                 "arithmetic": str(self._arrays),
                 "shape": _three(self.shape),
                 "prediction": core,
+                "target": self.prediction if self.prediction in ("eps", "v") else "itself",
+                "wire": self._arrays.wire,
                 "sigma_range": self.sigma_range,
                 "conditions": self._count(),
                 "calls": self.calls,
@@ -155,32 +160,17 @@ class Model:
             }
         )
 
-    def _predict(self, x: bytearray, levels: bytearray, conditions: list[int] | None) -> bytes:
-        with self._arrays.without_gradient():
-            value = self._prediction(self._arrays.batch(x, self.shape), self._arrays.batch(levels, ()), conditions)
-        return self._arrays.packed(value)
+    def _answer(self, shown: bytearray, levels: bytearray, conditions: list[int] | None) -> bytes:
+        return self._arrays.answer(self, shown, levels, conditions)
 
-    def _with_pullback(self, x: bytearray, levels: bytearray, conditions: list[int] | None) -> tuple[bytes, Any]:
-        return self._arrays.with_pullback(self, x, levels, conditions)
+    def _answer_with_pullback(self, shown: bytearray, levels: bytearray, conditions: list[int] | None) -> tuple[bytes, Any]:
+        return self._arrays.answer_with_pullback(self, shown, levels, conditions)
 
-    # --- the conversions ---
-
-    def _prediction(self, x: Any, sigma: Any, conditions: list[int] | None) -> Any:
-        """D or v of a batch, as this module's head has it."""
-        scaled = self.prediction in ("eps", "v")
-        level = sigma.reshape(-1, *[1] * len(self.shape))
-        root: Any = (1.0 + level**2) ** 0.5 if scaled else None
-        output = self._answer(x / root if scaled else x, sigma, conditions)
-        if self.prediction == "eps":
-            return x - level * output
-        if self.prediction == "v":
-            return x / root**2 - output * (level / root)
-        return output
-
-    def _answer(self, shown: Any, sigma: Any, conditions: list[int] | None) -> Any:
-        told = sigma if self.sigma_to_t is None else self.sigma_to_t(sigma)
-        given = [self._arrays.shown(shown), self._arrays.told(told), *self._condition(conditions, shown.shape[0])]
-        return self._arrays.checked(_plain(self.fn(*given)), shown)
+    def _asked(self, shown: Any, sigma: Any, conditions: list[int] | None) -> Any:
+        """What `fn` answers."""
+        told = self._arrays.told(sigma if self.sigma_to_t is None else self.sigma_to_t(sigma))
+        output = _plain(self.fn(shown, told, *self._condition(conditions, shown.shape[0])))
+        return self._arrays.checked(output, shown)
 
     def _count(self) -> int:
         return self.conditions if isinstance(self.conditions, int) else len(self.conditions)
@@ -199,8 +189,8 @@ class Model:
         levels = [high / 2, high / 4] if self.prediction == "velocity" else [math.sqrt(low * high), high / 2]
         noise = np.random.Generator(np.random.PCG64(0)).standard_normal((2, *self.shape))
         conditions = [0, self._count() - 1] if self._count() else None
-        x, told = (noise * np.reshape(levels, (-1, *[1] * len(self.shape)))).tobytes(), np.asarray(levels).tobytes()
-        answer = self._predict(bytearray(x), bytearray(told), conditions)
+        x = noise * np.reshape(levels, (-1, *[1] * len(self.shape)))
+        answer = _native.predict(self, x.tobytes(), np.asarray(levels).tobytes(), conditions)
         facts = json.dumps([str(self._arrays), self.shape, self.prediction, self._count(), self.calls])
         return hashlib.sha256(facts.encode() + answer).hexdigest()
 
@@ -244,7 +234,7 @@ class _Numpy:
 
     def __init__(self, vjp: Callable[..., Any] | None, dtype: Any, shape: tuple[int, ...]) -> None:
         self.vjp, self.dtype, self.shape = vjp, np.dtype(dtype or np.float64), shape
-        self.without_gradient = contextlib.nullcontext
+        self.wire = "float64" if self.dtype == np.float64 else "float32"
 
     def __str__(self) -> str:
         return f"numpy {self.dtype}"
@@ -261,71 +251,55 @@ class _Numpy:
 
         return timestep
 
-    def own(self, values: Any) -> Any:
-        return np.asarray(values, np.float64)
-
-    def ones(self, count: int) -> Any:
-        return np.ones(count)
-
-    def batch(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
+    def own(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
         return np.frombuffer(numbers, np.float64).reshape(-1, *shape)
 
-    def packed(self, values: Any) -> bytes:
-        return np.ascontiguousarray(values, np.float64).tobytes()
+    result = own
+
+    def shown(self, numbers: bytearray) -> Any:
+        return np.frombuffer(numbers, self.wire).reshape(-1, *self.shape).astype(self.dtype, copy=False)
+
+    def packed(self, values: Any, wire: str) -> bytes:
+        return np.ascontiguousarray(values, wire).tobytes()
 
     def integers(self, numbers: list[int]) -> Any:
         return np.asarray(numbers)
 
-    def shown(self, values: Any) -> Any:
+    def told(self, values: Any) -> Any:
         return values.astype(self.dtype, copy=False)
-
-    told = shown
 
     def checked(self, output: Any, like: Any) -> Any:
         output = np.asarray(output)
         if output.shape != like.shape:
             raise _other_shape(like.shape, output.shape)
-        return output.astype(np.float64, copy=False)
+        return output
 
-    def result(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
-        return self.batch(numbers, shape)
+    def answer(self, model: Model, shown: bytearray, levels: bytearray, conditions: Any) -> bytes:
+        return self.packed(model._asked(self.shown(shown), self.own(levels, ()), conditions), self.wire)
 
-    def with_pullback(self, model: Model, x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
+    def answer_with_pullback(self, model: Model, x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
         if self.vjp is None:
             raise ValueError("a solver is learned by derivatives: give Model(vjp=…), or use torch")
-        x, sigma = self.batch(x, model.shape), self.batch(levels, ())
-        value = model._prediction(x, sigma, conditions)
+        shown, sigma = self.shown(x), self.own(levels, ())
+        answer = model._asked(shown, sigma, conditions)
 
         def pullback(cotangent: bytearray) -> tuple[bytes, bytes]:
-            g = self.batch(cotangent, model.shape)
-            to_x, to_sigma = self._gradients(model, x, sigma, g, conditions)
-            return self.packed(to_x), self.packed(to_sigma)
+            to_shown, to_sigma = self._gradients(model, shown, sigma, self.shown(cotangent), conditions)
+            return self.packed(to_shown, self.wire), self.packed(to_sigma, "float64")
 
-        return self.packed(value), pullback
+        return self.packed(answer, self.wire), pullback
 
-    def _gradients(self, model: Model, x: Any, sigma: Any, g: Any, conditions: Any) -> tuple[Any, Any]:
-        """Gradients of Σ g·prediction by the chain rule: prediction = a·x + b·fn(c·x, t), a, b, c of σ."""
-        level = sigma.reshape(-1, *[1] * len(model.shape))
-        root = (1.0 + level**2) ** 0.5
-        a, b, c = {
-            "eps": (1.0, -level, 1.0 / root),
-            "v": (1.0 / root**2, -level / root, 1.0 / root),
-        }.get(model.prediction, (0.0, 1.0, 1.0))
-        told = sigma if model.sigma_to_t is None else model.sigma_to_t(sigma)
-        given = [self.shown(c * x), self.told(told), b * g, *model._condition(conditions, len(x))]
-        assert self.vjp is not None, "see with_pullback"
-        answer = self.vjp(*given)
-        inner, to_level = answer if isinstance(answer, tuple) else (answer, None)
-        inner = self.checked(inner, x)
-        plain = model.prediction in ("denoised", "velocity") and model.sigma_to_t is None
-        if to_level is None or not plain:
-            to_level = self._difference(model, x, sigma, g, conditions)
-        return a * g + c * inner, np.asarray(to_level, np.float64)
-
-    def _difference(self, model: Model, x: Any, sigma: Any, g: Any, conditions: Any) -> Any:
-        step = _STEP * np.maximum(np.abs(sigma), 1e-8)
-        above, below = (model._prediction(x, sigma + s * step, conditions) for s in (1.0, -1.0))
-        return (g * (above - below)).reshape(len(x), -1).sum(1) / (2.0 * step)
+    def _gradients(self, model: Model, shown: Any, sigma: Any, g: Any, conditions: Any) -> tuple[Any, Any]:
+        """Gradients of Σ g·fn(shown, t(σ)) in both."""
+        told = self.told(sigma if model.sigma_to_t is None else model.sigma_to_t(sigma))
+        assert self.vjp is not None, "see answer_with_pullback"
+        answer = self.vjp(shown, told, g, *model._condition(conditions, len(shown)))
+        to_shown, to_t = answer if isinstance(answer, tuple) else (answer, None)
+        if to_t is None or model.sigma_to_t is not None:
+            step = _STEP * np.maximum(np.abs(sigma), 1e-8)
+            above, below = (np.float64(model._asked(shown, sigma + s * step, conditions)) for s in (1.0, -1.0))
+            to_t = (g * (above - below)).reshape(len(shown), -1).sum(1) / (2.0 * step)
+        return self.checked(to_shown, shown), to_t
 
 
 class _Torch:
@@ -346,6 +320,7 @@ class _Torch:
             raise ValueError("the model is on the device meta, which holds no numbers: load its weights first")
         if not self.dtype.is_floating_point:
             raise ValueError(f"dtype is {self.dtype}, not a floating-point type")
+        self.wire = "float64" if self.dtype == torch.float64 else "float32"
         # Apple's GPUs have no f64.
         self.work = torch.float32 if self.device.type == "mps" else torch.float64
         self.level = torch.promote_types(self.dtype, torch.float32)
@@ -377,24 +352,18 @@ class _Torch:
 
         return timestep
 
-    def own(self, values: Any) -> Any:
-        return self.torch.as_tensor(values, dtype=self.work, device=self.device)
+    def own(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
+        return self.torch.from_numpy(np.frombuffer(numbers, np.float64).reshape(-1, *shape)).to(self.work).to(self.device)
 
-    def ones(self, count: int) -> Any:
-        return self.torch.ones(count, dtype=self.work, device=self.device)
+    def shown(self, numbers: bytearray, model: Model) -> Any:
+        array = np.frombuffer(numbers, self.wire).reshape(-1, *model.shape)
+        return self.torch.from_numpy(array).to(self.device, self.dtype)
 
-    def batch(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
-        array = np.frombuffer(numbers, np.float64).reshape(-1, *shape)
-        return self.torch.from_numpy(array).to(self.work).to(self.device)
-
-    def packed(self, values: Any) -> bytes:
-        return values.detach().cpu().to(self.torch.float64).contiguous().numpy().tobytes()
+    def packed(self, values: Any, wire: str) -> bytes:
+        return values.detach().cpu().to(getattr(self.torch, wire)).contiguous().numpy().tobytes()
 
     def integers(self, numbers: list[int]) -> Any:
         return self.torch.tensor(numbers, device=self.device)
-
-    def shown(self, values: Any) -> Any:
-        return values.to(self.dtype)
 
     def told(self, values: Any) -> Any:
         told = values.to(self.level)
@@ -406,12 +375,9 @@ class _Torch:
     def _note_use(self, _: Any) -> None:
         self.follows_t = True
 
-    def without_gradient(self) -> Any:
-        return self.torch.no_grad()
-
     def result(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
         """Samples as the model has them: on its device, in its precision but f32 at least."""
-        return self.batch(numbers, shape).to(self.level)
+        return self.own(numbers, shape).to(self.level)
 
     def checked(self, output: Any, like: Any) -> Any:
         torch = self.torch
@@ -428,20 +394,24 @@ class _Torch:
             raise ValueError(
                 "fn's answer cannot be differentiated: is there a no_grad, an inference_mode or a detach in it?"
             )
-        return output.to(self.work)
+        return output
 
-    def with_pullback(self, model: Model, x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
+    def answer(self, model: Model, shown: bytearray, levels: bytearray, conditions: Any) -> bytes:
+        with self.torch.no_grad():
+            return self.packed(model._asked(self.shown(shown, model), self.own(levels, ()), conditions), self.wire)
+
+    def answer_with_pullback(self, model: Model, x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
         torch = self.torch
         # Someone may have switched derivatives off around all of this.
         with torch.inference_mode(False), torch.enable_grad(), self._frozen():
-            state = self.batch(x, model.shape).requires_grad_()
-            sigma = self.batch(levels, ()).requires_grad_()
-            value = model._prediction(state, sigma, conditions)
+            shown = self.shown(x, model).requires_grad_()
+            sigma = self.own(levels, ()).requires_grad_()
+            answer = model._asked(shown, sigma, conditions)
 
         def pullback(cotangent: bytearray) -> tuple[bytes, bytes]:
             with torch.inference_mode(False):
-                g = self.batch(cotangent, model.shape)
-                grads = torch.autograd.grad(value, (state, sigma), g, allow_unused=True)
+                g = self.shown(cotangent, model).to(answer.dtype)
+                grads = torch.autograd.grad(answer, (shown, sigma), g, allow_unused=True)
             if not (self.follows_t or self.warned):
                 self.warned = True
                 warnings.warn(
@@ -449,10 +419,10 @@ class _Torch:
                     " without; train(…, no_time_scale=True) leaves them as they are",
                     stacklevel=2,
                 )
-            to_x, to_sigma = (torch.zeros_like(v) if d is None else d for d, v in zip(grads, (state, sigma)))
-            return self.packed(to_x), self.packed(to_sigma)
+            to_shown, to_sigma = (torch.zeros_like(v) if d is None else d for d, v in zip(grads, (shown, sigma)))
+            return self.packed(to_shown, self.wire), self.packed(to_sigma, "float64")
 
-        return self.packed(value), pullback
+        return self.packed(answer, self.wire), pullback
 
     @contextlib.contextmanager
     def _frozen(self) -> Any:
@@ -475,3 +445,15 @@ class _Torch:
 def _check_table(knots: Any) -> None:
     if knots.ndim != 1 or len(knots) < 2 or not (np.diff(knots) < 0).all():
         raise ValueError("sigma_to_t is a list of the levels of timesteps 0, 1, 2, …: two or more, and rising")
+
+
+def _samples(values: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
+    """Tensors of any kind as an array `[n, *shape]`."""
+    array = _numbers(values)
+    if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
+        raise ValueError(f"{what} has shape {list(array.shape)}, not [n, {', '.join(map(str, shape))}]")
+    return array
+
+
+def _numbers(values: Any) -> np.ndarray:
+    return np.asarray(values.detach().cpu().double() if hasattr(values, "detach") else values, np.float64)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _native
-from .model import Model, _three
+from .model import Model, _samples, _three
 from .solver import Solver
 from .training import _conditioned, _plain, _request
 
@@ -85,13 +85,11 @@ def sample(
         schedule: options of the grid of handcrafted solvers: schedule, rho, sigma_min, sigma_max, sigmas, shift …
     """
     model = _conditioned(model, None)
-    given = _numbers(noise) if noise is not None else None
+    given = _samples(noise, model.shape, "noise") if noise is not None else None
     if (given is None) == (seeds is None):
         raise TypeError("give either noise or seeds")
     if seeds is not None:
         numbers = _native.noise([int(s) for s in seeds], _three(model.shape), rng)
-    elif given is not None and given.shape[1:] != model.shape:
-        raise ValueError(f"noise has shape {list(given.shape)}, not [n, {', '.join(map(str, model.shape))}]")
     else:
         numbers = bytearray(np.ascontiguousarray(given, np.float64).tobytes())
     request: dict[str, Any] = {"conditions": conditions, "guidance": guidance, "batch": batch}
@@ -111,8 +109,3 @@ def sample(
 
     samples, _ = _native.sample(model, json.dumps(request), numbers, watch if callback else None)
     return model._arrays.result(samples, model.shape)
-
-
-def _numbers(values: Any) -> np.ndarray:
-    """Tensors of any kind as an array."""
-    return np.asarray(values.detach().cpu().double() if hasattr(values, "detach") else values, np.float64)

@@ -59,13 +59,13 @@ class Solver:
         """Writes a solver file, all or nothing."""
         _native.write(os.fspath(path), self._text.encode())
 
-    def at(self, nfe: int) -> Solver:
-        """The solver of one budget, of one that serves a range of them (see `joined`)."""
-        return Solver(_native.solver_at(self._text, nfe))
+    def at(self, nfe: int, guidance: float | None = None) -> Solver:
+        """The solver of one budget, and one strength of guidance, of one that serves a range of them (see `joined`)."""
+        return Solver(_native.solver_at(self._text, nfe, guidance))
 
     @classmethod
     def joined(cls, solvers: Iterable[Solver]) -> Solver:
-        """One solver for every budget from the fewest to the most calls of these, each trained by itself.
+        """One solver for every budget from the fewest to the most calls of these, and every guidance between theirs, each trained by itself.
 
         >>> import dyweight
         >>> three, nine = (dyweight.Solver.preset(f"cifar10-nfe{nfe}") for nfe in (3, 9))

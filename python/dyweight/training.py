@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from . import _native
 from .distributed import Comm
 from .model import Model
@@ -159,26 +161,13 @@ def _duration(seconds: float) -> str:
 
 def _seconds(model: Model) -> float:
     """Time of one evaluation of one sample; the first is slower than the rest."""
-    best = float("inf")
-    x = bytearray(8 * _product(model.shape))
-    level = bytearray(memoryview(_levels(model)).cast("B"))
+    best, level = float("inf"), sum(model.sigma_range) / 2
     for _ in range(2):
         begun = time.perf_counter()
-        model._predict(x, level, [0] if model._count() else None)
+        model(np.zeros((1, *model.shape)), level, [0] if model._count() else None)
         best = min(best, time.perf_counter() - begun)
     return best
 
-
-def _levels(model: Model) -> Any:
-    import numpy as np
-
-    return np.array([sum(model.sigma_range) / 2])
-
-
-def _product(shape: Sequence[int]) -> int:
-    import math
-
-    return math.prod(shape)
 
 
 def _conditioned(model: Model, conditions: int | Sequence[Any] | None) -> Model:

@@ -1,6 +1,7 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ if importlib.util.find_spec("dyweight") is None:
     sys.path.insert(0, str(HERE.parent))
 # Tiny networks are done before a second thread is awake.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A shell starts what is to run behind it deaf to Ctrl-C, which some tests send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def program():

@@ -66,6 +66,10 @@ def test_a_table_of_levels_is_as_good_as_a_function():
     other = dyweight.Model(fn, (2,), "eps", (0.02, 50), lambda s: 2 * s, dtype=torch.float64)
     other(torch.zeros(1, 2), 3.0)
     assert told[1].item() == 6.0
+    with pytest.raises(ValueError, match=r"x has shape \[4, 3\], not \[n, 2\]"):
+        other(torch.zeros(4, 3), 3.0)
+    with pytest.raises(ValueError, match=r"x has shape \[\], not \[n, 2\]"):
+        other(1.0, 3.0)
     with pytest.raises(ValueError, match="rising"):
         dyweight.Model(fn, (2,), "eps", (0.02, 50), [3.0, 2.0, 1.0])
 

@@ -92,8 +92,8 @@ def test_a_wider_span_is_refused_with_a_way_out(record):
     current = {**{k: v for k, v in record.items() if k not in names}, "version": 2, "body": body}
     SolverFile(current)
     SolverFile({**current, "body": {**body, "span": {}}})
-    for span in ({"bands": {"edges": [3.0]}, "operator": {}}, [1], "bands"):
-        with pytest.raises(SolverFileError, match="wider span .*bands|wider span .*1.*dyweight sample"):
+    for span in ({"bands": {"edges": [3.0]}, "operator": {}}, {"embedding": {"shifts": [[0.1]]}}, [1], "bands"):
+        with pytest.raises(SolverFileError, match="wider span .*(bands|embedding|1).*dyweight sample"):
             SolverFile({**current, "body": {**body, "span": span}})
 
 

@@ -115,6 +115,14 @@ pub enum Error {
         /// What the first of them reported.
         first: String,
     },
+    /// A decoder made no image of finite numbers.
+    #[error("decoding lost the numbers: the image of seed {seed} holds {}", number(*value))]
+    DecodingLost {
+        /// Of the sample.
+        seed: u64,
+        /// The value found.
+        value: f64,
+    },
     /// An iteration of linear algebra that did not settle.
     #[error("{what} did not converge")]
     NotConverged {
@@ -192,6 +200,7 @@ impl Error {
         match self {
             Error::Diverged { .. }
             | Error::AllDiverged { .. }
+            | Error::DecodingLost { .. }
             | Error::NotConverged { .. }
             | Error::TrainingLost { .. }
             | Error::Foreign { .. }
@@ -222,6 +231,9 @@ impl Error {
             Error::NotFinite { .. } => Some("NaN and infinity are refused: the file may be damaged".into()),
             Error::Diverged { .. } | Error::AllDiverged { .. } => {
                 Some("try more steps, another solver, or levels inside the model's range".into())
+            }
+            Error::DecodingLost { .. } => {
+                Some("try weaker guidance or more steps; --latent-out keeps what was to be decoded".into())
             }
             Error::TrainingLost { .. } => Some("try a lower --lr, another --init, or do without --plain".into()),
             Error::Io { source, .. } => io_hint(source.kind()).map(String::from),

@@ -165,13 +165,17 @@ struct Free {
 
 impl Denoiser for Free {
     fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
-        let level = if let Levels::One(level) = levels { Some(*level) } else { None };
+        let level = if let Levels::One(level) = levels.parts().0 { Some(*level) } else { None };
         self.asked.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(level);
         Ok(x.map(|v| 0.5 * v))
     }
 
     fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
         Ok((self.predict(x, levels)?, vec![vec![0.0; len]; x.samples()]))
+    }
+
+    fn require_embedding(&self, _: usize) -> Result<()> {
+        Ok(())
     }
 
     fn prediction(&self) -> Prediction {

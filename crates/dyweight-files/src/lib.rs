@@ -41,7 +41,7 @@ pub use malformed::Malformed;
 pub use network::{EmbeddedSource, NetworkFile};
 pub use npy::{ArrayFile, parse_npy};
 pub use official::OfficialCoefficients;
-pub use place::{NamedPath, follow, is_same_file, keep_apart};
+pub use place::{NamedPath, follow, is_same_file, keep_apart, keep_folders};
 pub use presets::{Credit, Preset, Presets};
 pub use prompts::read_prompts;
 pub use read::{read_data, read_file};

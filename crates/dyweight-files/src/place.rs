@@ -95,6 +95,26 @@ pub fn keep_apart(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result
     Ok(())
 }
 
+/// Refuses outputs that would take the place of a file in the folder of an input, as the weights of a model's folder are. A new
+/// file may stand there.
+pub fn keep_folders(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result<()> {
+    for (output, path) in outputs.iter().filter(|(_, path)| path.is_file()) {
+        let Ok(place) = fs::canonicalize(parent(path)) else { continue };
+        let holds = |folder: &Path| folder.is_dir() && fs::canonicalize(folder).is_ok_and(|it| place.starts_with(it));
+        if let Some((input, folder)) = inputs.iter().find(|(_, input)| holds(input)) {
+            return Err(Error::Conflict {
+                problem: format!(
+                    "{output} {} is a file in the folder of {input}, {}, and would be replaced",
+                    shown(path),
+                    shown(folder)
+                ),
+                hint: "choose another name for the output".into(),
+            });
+        }
+    }
+    Ok(())
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
@@ -149,6 +169,28 @@ mod tests {
         assert!(message(&[("--out", Path::new("-"))]).unwrap_err().contains("--out -"));
         // A built-in name is no file.
         assert!(keep_apart(&[("--out", Path::new("mixture"))], &[("--model", Path::new("mixture"))]).is_ok());
+        fs::remove_dir_all(at).unwrap();
+    }
+
+    #[test]
+    fn files_in_the_folder_of_an_input_stay() {
+        let at = directory("folders");
+        fs::create_dir_all(at.join("model/unet")).unwrap();
+        fs::write(at.join("stored"), "x").unwrap();
+        fs::write(at.join("model/index"), "x").unwrap();
+        // As caches of downloads have it.
+        symlink("../../stored", at.join("model/unet/weights")).unwrap();
+        symlink("model", at.join("link")).unwrap();
+        let allowed = |name: &str, folder: &str| {
+            keep_folders(&[("--out", &at.join(name))], &[("--model", &at.join(folder))]).is_ok()
+        };
+        for folder in ["model", "link", "sub/../model"] {
+            for name in ["model/index", "link/index", "model/unet/weights", "link/unet/../unet/weights"] {
+                assert!(!allowed(name, folder), "{name} {folder}");
+            }
+            assert!(allowed("model/new", folder) && allowed("stored", folder) && allowed("no/such", folder));
+        }
+        assert!(allowed("model/index", "model/unet") && allowed("model/index", "absent"));
         fs::remove_dir_all(at).unwrap();
     }
 

@@ -1,5 +1,5 @@
 //! DyWeight for any budget: a solver for each number of steps that was trained, and what lies between two of them for the others, so that one
-//! file serves a range of budgets.
+//! file serves a range of budgets, and of guidance.
 //!
 //! ```text
 //! S trained         w, s = those that were learned
@@ -8,12 +8,15 @@
 //!
 //! δⱼₖ = wⱼₖ − AB(min(j + 1, window))ₖ     α = (1/S − 1/B)/(1/A − 1/B),  β = 1 − α
 //! x   = step i of S among the steps of A or B: 0 → 0, 1 → 1, the last two → the last two, those between in proportion
+//!
+//! guidance g        w, s of every S linear in g between the two strengths next to it that were trained, before all else
 //! ```
 //!
 //! Each budget is trained by itself. A and B are the neighbours of S among them, and δ and s at an x between two steps go linearly from one to the
 //! other. Corrections of a multistep method on an uneven grid go with the step length 1/S, which is therefore the variable. The first two steps have fewer
 //! slopes than the others and the last two end at the data: they are unlike the rest and stand for themselves. Smooth functions of step and budget,
-//! learned on all budgets at once, were tried before this: some budget always ended in a worse place than alone. The method is ours.
+//! learned on all budgets at once, were tried before this: some budget always ended in a worse place than alone. Solvers of one budget under two strengths
+//! of guidance have the same grid and the same windows, so that a strength between them needs no such care. The method is ours.
 
 use crate::Weights;
 use crate::learned::{Block, Built, Frame, LearnedSolver};
@@ -28,8 +31,12 @@ const MOST_STEPS: usize = 1000;
 /// The numbers of DyWeight for a range of budgets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnyBudget {
-    /// Solvers of the budgets that were trained, the number of steps rising. It serves every budget from the first to the last.
+    /// Solvers of the budgets that were trained, the number of steps rising. It serves every budget from the first to the last. With several strengths of
+    /// guidance, all budgets under the first, then all under the second, and so on.
     pub trained: Vec<Trained>,
+    /// Strengths of guidance they were trained under, rising, if there are several. It serves every strength from the first to the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guidance: Vec<f64>,
 }
 
 /// The numbers of one budget.
@@ -60,8 +67,16 @@ impl AnyBudget {
         self.trained.iter().flat_map(|t| &t.weights).map(Vec::len).max().unwrap_or(0)
     }
 
-    /// The numbers of a run of so many steps: a DyWeight solver like any other.
-    pub fn weights_of(&self, steps: usize) -> Result<Weights> {
+    /// The weakest and the strongest guidance it serves, where the numbers depend on it.
+    pub fn guidance_range(&self) -> Option<(f64, f64)> {
+        Some((*self.guidance.first()?, *self.guidance.last()?))
+    }
+
+    /// The numbers of a run of so many steps under this guidance, or without saying under the strongest: a DyWeight solver like any other.
+    pub fn weights_of(&self, steps: usize, guidance: Option<f64>) -> Result<Weights> {
+        if let Some((weakest, strongest)) = self.guidance_range() {
+            return self.under(guidance.unwrap_or(strongest), (weakest, strongest))?.weights_of(steps, None);
+        }
         let (least, most) = self.range();
         if !(least..=most).contains(&steps) {
             let expected = format!("the numbers serve {least} to {most} steps");
@@ -74,6 +89,27 @@ impl AnyBudget {
         };
         weights.check()?;
         Ok(weights)
+    }
+
+    /// The same for one strength of guidance.
+    fn under(&self, guidance: f64, (weakest, strongest): (f64, f64)) -> Result<Self> {
+        if !(weakest..=strongest).contains(&guidance) {
+            let expected = format!("the numbers serve {weakest} to {strongest}");
+            return Err(Error::BadValue { name: "guidance", value: guidance.to_string(), expected });
+        }
+        let group = |strength: usize| {
+            let budgets = self.trained.len() / self.guidance.len();
+            &self.trained[strength * budgets..(strength + 1) * budgets]
+        };
+        let above = self.guidance.partition_point(|g| *g < guidance);
+        let trained = if self.guidance[above] == guidance {
+            group(above).to_vec()
+        } else {
+            let (a, b) = (self.guidance[above - 1], self.guidance[above]);
+            let share = (guidance - a) / (b - a);
+            group(above - 1).iter().zip(group(above)).map(|(a, b)| a.towards(b, share)).collect()
+        };
+        Ok(Self { trained, guidance: Vec::new() })
     }
 
     fn between(&self, few: &Trained, many: &Trained, steps: usize) -> Weights {
@@ -111,6 +147,15 @@ impl Neighbour<'_> {
 impl Trained {
     fn steps(&self) -> usize {
         self.weights.len()
+    }
+
+    /// Numbers between these and others of the same steps.
+    fn towards(&self, other: &Self, share: f64) -> Self {
+        let mut own = self.clone();
+        let theirs = other.weights.iter().flatten().chain(&other.time_scale);
+        let numbers = own.weights.iter_mut().flatten().chain(&mut own.time_scale);
+        numbers.zip(theirs).for_each(|(own, theirs)| *own = (1.0 - share) * *own + share * theirs);
+        own
     }
 
     /// Steps at the front that have no scale.
@@ -170,10 +215,20 @@ impl LearnedSolver for AnyBudget {
     fn replace(&mut self, _: &[f64]) {}
 
     fn check(&self) -> Result<()> {
+        let strengths = &self.guidance;
+        if strengths.len() == 1 || !strengths.is_sorted_by(|a, b| a < b) || strengths.iter().any(|g| !g.is_finite()) {
+            let expected = "several strengths, each above the one before".into();
+            let value = format!("{:.80}", format!("{strengths:?}"));
+            return Err(Error::BadValue { name: "guidance", value, expected });
+        }
         let steps: Vec<usize> = self.trained.iter().map(Trained::steps).collect();
         let (least, most) = self.range();
-        if least == 0 || most > MOST_STEPS || !steps.is_sorted_by(|a, b| a < b) {
-            let expected = format!("solvers of 1 to {MOST_STEPS} steps, each of more than the one before");
+        let budgets = steps.len() / strengths.len().max(1);
+        let (first, others) = steps.split_at(budgets);
+        let rising = first.is_sorted_by(|a, b| a < b);
+        if least == 0 || most > MOST_STEPS || !rising || others.chunks(budgets.max(1)).any(|group| group != first) {
+            let again = if strengths.is_empty() { "" } else { ", and the same under every strength of guidance" };
+            let expected = format!("solvers of 1 to {MOST_STEPS} steps, each of more than the one before{again}");
             return Err(Error::BadValue { name: "trained", value: format!("{:.80}", format!("{steps:?}")), expected });
         }
         let (window, without) = (self.window(), self.trained[0].without_scale());
@@ -195,12 +250,14 @@ impl LearnedSolver for AnyBudget {
     }
 
     fn build(&self, _: &[Coeff], frame: &Frame) -> Result<Built> {
-        let weights = self.weights_of(frame.grid.steps())?;
+        let weights = self.weights_of(frame.grid.steps(), None)?;
         (&weights as &dyn LearnedSolver).fixed(frame)
     }
 
     fn summary(&self) -> String {
         let (least, most) = self.range();
-        format!("window {}, one solver for each of {least} to {most} steps", self.window())
+        let under =
+            self.guidance_range().map_or(String::new(), |(weak, strong)| format!(" under guidance {weak} to {strong}"));
+        format!("window {}, one solver for each of {least} to {most} steps{under}", self.window())
     }
 }

@@ -56,6 +56,8 @@ pub struct Frame {
     pub shape: Option<[usize; 3]>,
     /// Numbers of the model's bottleneck feature, where it has one.
     pub feature: Option<usize>,
+    /// Numbers of the network's embedding of the noise level, where it can be shifted.
+    pub embedding: Option<usize>,
     /// Network calls of one sample.
     pub nfe: usize,
 }

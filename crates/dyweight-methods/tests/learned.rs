@@ -66,7 +66,18 @@ fn frame(flow: bool, afs: bool) -> Frame {
         }
     };
     let grid = schedule.grid(STEPS, range).unwrap();
-    Frame { grid, schedule, range, afs, prediction, bounded: false, shape: None, feature: Some(FEATURES), nfe: STEPS }
+    Frame {
+        grid,
+        schedule,
+        range,
+        afs,
+        prediction,
+        bounded: false,
+        shape: None,
+        feature: Some(FEATURES),
+        embedding: None,
+        nfe: STEPS,
+    }
 }
 
 fn noise() -> Tensor {
@@ -266,7 +277,7 @@ fn files_of_every_method_come_back() {
     let gits = Gits { base: Base::named("unipc"), cost: Default::default(), factor: 1.1, indices: vec![0, 1], sigmas };
     let released = Dss { mode: Deltas::Released, raw_deltas: vec![0.25; STEPS], ..Dss::start(STEPS) };
     let trained = |steps: usize| Trained { weights: Initial::Ab.rows(steps, 3), time_scale: vec![1.0; steps - 1] };
-    let any = AnyBudget { trained: [3, STEPS + 2].map(trained).to_vec() };
+    let any = AnyBudget { trained: [3, STEPS + 2].map(trained).to_vec(), guidance: Vec::new() };
     let bodies = [
         (Body::Any(any), STEPS - 1, None),
         (Body::Epd(epd()), 3 * STEPS - 1, Some(2 * STEPS - 1)),

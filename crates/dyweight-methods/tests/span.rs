@@ -1,7 +1,7 @@
 //! A wider span: gradients of every number, DyWeight's bits at the start, and what is refused.
 
 use dyweight_core::coeff::Coeff;
-use dyweight_core::denoiser::Prediction;
+use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback, no_embedding};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Stream;
 use dyweight_core::sample::{Plan, integrate};
@@ -12,7 +12,7 @@ use dyweight_core::trail::{Cotangent, Memory, Trail};
 use dyweight_core::{Error, Result, Tensor};
 use dyweight_methods::Weights;
 use dyweight_methods::learned::{Built, Frame, LearnedSolver};
-use dyweight_methods::span::{Bands, Operator, Span, StateWeights};
+use dyweight_methods::span::{Bands, EmbeddingShift, Operator, Span, StateWeights};
 use std::ops::ControlFlow;
 
 const STEPS: usize = 4;
@@ -20,7 +20,67 @@ const STEPS: usize = 4;
 const SHAPE: [usize; 3] = [2, 3, 4];
 const LEN: usize = 24;
 
-fn model(flow: bool) -> Mixture {
+/// Numbers of the embedding.
+const NUMBERS: usize = 3;
+
+/// A mixture that offers an embedding: its numbers move the state along directions of their own.
+struct Embedded(Mixture);
+
+impl Embedded {
+    fn direction(k: usize) -> Vec<f64> {
+        Stream::new(70 + k as u64).normals(LEN)
+    }
+
+    fn moved(x: &Tensor, levels: &Levels) -> Tensor {
+        let (by, mut moved) = (levels.parts().1, x.clone());
+        for (k, by) in by.iter().enumerate() {
+            let direction = Self::direction(k);
+            let samples = moved.data_mut().chunks_mut(LEN).enumerate();
+            samples.for_each(|(i, x)| x.iter_mut().zip(&direction).for_each(|(x, d)| *x += by.of(i) * d));
+        }
+        moved
+    }
+}
+
+impl Denoiser for Embedded {
+    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
+        self.0.predict(&Self::moved(x, levels), levels.parts().0)
+    }
+
+    fn require_embedding(&self, len: usize) -> Result<()> {
+        if len == NUMBERS { Ok(()) } else { Err(no_embedding(len, Some(NUMBERS))) }
+    }
+
+    fn prediction(&self) -> Prediction {
+        Denoiser::prediction(&self.0)
+    }
+
+    fn sigma_range(&self) -> (f64, f64) {
+        Denoiser::sigma_range(&self.0)
+    }
+}
+
+impl Differentiable for Embedded {
+    fn with_pullback<'m>(&'m self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'m>)> {
+        let ((level, by), moved) = (levels.parts(), Self::moved(x, levels));
+        let (value, back) = self.0.with_pullback(&moved, level)?;
+        let numbers = by.len();
+        let back = move |cotangent: &Tensor| {
+            let (to_x, mut told) = back(cotangent)?;
+            for direction in (0..numbers).map(Self::direction) {
+                told.extend((0..to_x.samples()).map(|i| dot(to_x.sample(i), &direction)));
+            }
+            Ok((to_x, told))
+        };
+        Ok((value, Box::new(back)))
+    }
+}
+
+fn model(flow: bool) -> Embedded {
+    Embedded(mixture(flow))
+}
+
+fn mixture(flow: bool) -> Mixture {
     let mut z = Stream::new(11);
     let components = (0..3).map(|k| (z.normals(LEN), 0.25 + 0.1 * k as f64, 1.0 + k as f64)).collect();
     let mixture = Mixture::new(components).unwrap();
@@ -37,7 +97,7 @@ fn frame(flow: bool, afs: bool) -> Frame {
     };
     let grid = schedule.grid(STEPS, range).unwrap();
     let shape = Some(SHAPE);
-    Frame { grid, schedule, range, afs, prediction, bounded: false, shape, feature: None, nfe: STEPS }
+    Frame { grid, schedule, range, afs, prediction, bounded: false, shape, feature: None, embedding: None, nfe: STEPS }
 }
 
 fn batch(seed: u64) -> Tensor {
@@ -65,18 +125,23 @@ fn sampled(weights: &Weights, flow: bool, afs: bool) -> Result<Tensor> {
 type Make = fn(&[usize]) -> Span;
 
 /// Every switch alone, and all together.
-const SPANS: [(&str, Make); 7] = [
+const SPANS: [(&str, Make); 8] = [
     ("state", |widths| Span { state: Some(StateWeights::zero(widths.len())), ..Span::default() }),
     ("bands", |widths| Span { bands: Some(Bands::zero(&[1.0, 2.5, 3.2], widths)), ..Span::default() }),
     ("two bands", |widths| Span { bands: Some(Bands::zero(&[2.0], widths)), ..Span::default() }),
     ("operator:3", |widths| Span { operator: Some(Operator::zero(3, 2, false, widths)), ..Span::default() }),
     ("operator:5", |widths| Span { operator: Some(Operator::zero(5, 2, false, widths)), ..Span::default() }),
     ("operator:3:mixed", |widths| Span { operator: Some(Operator::zero(3, 2, true, widths)), ..Span::default() }),
+    ("embedding", |widths| Span {
+        embedding: Some(EmbeddingShift::zero(widths.len() - 1, NUMBERS)),
+        ..Span::default()
+    }),
     ("all", |widths| Span {
         state: Some(StateWeights::zero(widths.len())),
         bands: Some(Bands::zero(&[1.0, 2.5], widths)),
         operator: Some(Operator::zero(3, 2, true, widths)),
-        sample: None,
+        embedding: Some(EmbeddingShift::zero(widths.len() - 1, NUMBERS)),
+        ..Span::default()
     }),
 ];
 
@@ -164,13 +229,14 @@ fn a_constant_picture_lies_in_the_lowest_band() {
 
 #[test]
 fn numbers_come_back_in_their_order() {
-    let mut all = weights(SPANS[6].1, true);
+    let mut all = weights(SPANS[7].1, true);
     let numbers: Vec<f64> = (0..all.numbers().len()).map(|i| i as f64).collect();
     all.replace(&numbers);
     assert_eq!(all.numbers(), numbers);
     assert_eq!(all.blocks().iter().map(|block| block.len()).sum::<usize>(), numbers.len());
     let names: Vec<&str> = all.blocks().iter().map(|block| block.name).collect();
-    assert_eq!(names, ["weights", "time_scale", "state_weight", "noise_weight", "band_weight", "operator"]);
+    let parts = ["state_weight", "noise_weight", "band_weight", "operator", "embedding"];
+    assert_eq!(names, [&["weights", "time_scale"], &parts[..]].concat());
     // A window of other width keeps the newest, and the state's kernel.
     let widths = [1, 2, 2, 4];
     let fitted = all.span.fitted(&widths);
@@ -184,7 +250,7 @@ fn numbers_come_back_in_their_order() {
 fn wrong_shapes_are_refused_by_name() {
     let widths = [1, 2, 3, 3];
     let check = |change: fn(&mut Span)| {
-        let mut span = SPANS[6].1(&widths);
+        let mut span = SPANS[7].1(&widths);
         change(&mut span);
         span.check(&widths).unwrap_err().to_string()
     };
@@ -204,10 +270,14 @@ fn wrong_shapes_are_refused_by_name() {
         (check(|s| s.operator.as_mut().unwrap().mixed = false), "a kernel of step 0"),
         (check(|s| drop(s.operator.as_mut().unwrap().kernels.pop())), "kernels"),
         (check(|s| s.operator.as_mut().unwrap().kernels[1].truncate(1)), "kernels of step 1"),
+        (check(|s| s.embedding.as_mut().unwrap().shifts.truncate(2)), "shifts of the embedding"),
+        (check(|s| s.embedding.as_mut().unwrap().shifts = vec![vec![0.0]; 5]), "shifts of the embedding"),
+        (check(|s| s.embedding.as_mut().unwrap().shifts[1].push(0.0)), "numbers of shift 1"),
+        (check(|s| s.embedding.as_mut().unwrap().shifts.iter_mut().for_each(Vec::clear)), "1 to"),
     ] {
         assert!(error.contains(says), "{error}: {says}");
     }
-    let mut bad = weights(SPANS[6].1, true);
+    let mut bad = weights(SPANS[7].1, true);
     bad.span.operator.as_mut().unwrap().kernels[0][0][3] = f64::INFINITY;
     assert!(matches!(bad.check(), Err(Error::NotFinite { .. })));
 }
@@ -218,4 +288,30 @@ fn samples_of_other_channels_are_refused() {
     let three = weights(|widths| Span { operator: Some(Operator::zero(3, 3, false, widths)), ..Span::default() }, true);
     let error = sampled(&three, false, true).unwrap_err();
     assert!(matches!(&error, Error::Shape { what, .. } if what.contains("channels")), "{error}");
+}
+
+/// A shift belongs to a call: the last ones, whether or not the first step makes one. Models without a place for it refuse by name.
+#[test]
+fn shifts_belong_to_the_last_calls() {
+    let shifted = |calls: usize, call: usize| {
+        let mut shift = EmbeddingShift::zero(calls, NUMBERS);
+        shift.shifts[call][1] = 0.4;
+        sampled(&weights(|_| Span { embedding: Some(shift.clone()), ..Span::default() }, true), false, true).unwrap()
+    };
+    let plain = sampled(&weights(|_| Span::default(), true), false, true).unwrap();
+    for call in 0..STEPS - 1 {
+        assert_eq!(shifted(STEPS - 1, call), shifted(STEPS, call + 1));
+        assert!(shifted(STEPS - 1, call) != plain);
+    }
+    // The first of as many as steps is that of the analytical one, which asks nobody.
+    assert_eq!(shifted(STEPS, 0), plain);
+    let embedding = |numbers: usize| {
+        weights(|_| Span { embedding: Some(EmbeddingShift::zero(STEPS - 1, numbers)), ..Span::default() }, true)
+    };
+    let error = sampled(&embedding(NUMBERS + 1), false, true).unwrap_err().to_string();
+    assert!(error.contains("4 numbers") && error.contains("has 3"), "{error}");
+    let built = (&embedding(NUMBERS) as &dyn LearnedSolver).fixed(&frame(false, true)).unwrap();
+    let error = run(&mut Trail::sampling(&mixture(false)).analytic_first(true), &built, true).unwrap_err();
+    assert!(matches!(&error, Error::Conflict { hint, .. } if hint.contains("embedding")), "{error}");
+    assert!(error.to_string().contains("does not offer"), "{error}");
 }

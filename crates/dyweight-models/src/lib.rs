@@ -1,6 +1,7 @@
 //! Pretrained networks on the engine, and how models are opened by name or file.
 #![forbid(unsafe_code)]
 
+pub mod arithmetic;
 pub mod autoencoder;
 pub mod blip;
 mod blocks;
@@ -15,7 +16,7 @@ pub mod flux;
 pub mod inception;
 pub mod latent;
 mod memory;
-mod preconditioned;
+pub mod preconditioned;
 pub mod preprocess;
 pub mod scorer;
 mod side_by_side;
@@ -24,7 +25,9 @@ pub mod t5;
 pub mod unet;
 pub mod weights;
 
+pub use arithmetic::Arithmetic;
 pub use decoded::DecodedFeatures;
+pub use dyweight_nn::Precision;
 pub use feature_spec::FeatureSpec;
 pub use memory::MemoryNeeds;
 pub use scorer::{ScoreKind, Scorer, ScorerSpec};
@@ -40,11 +43,12 @@ pub fn instruction_set() -> &'static str {
 }
 
 /// Multiplications and additions a second that all threads reach on a product of matrices, measured for about a tenth of a
-/// second: what a network call will take can be told from it beforehand.
-pub fn measured_rate() -> f64 {
+/// second: what a network call in this precision will take can be told from it beforehand.
+pub fn measured_rate(precision: Precision) -> f64 {
     const SIZE: usize = 512;
-    let weights = dyweight_nn::Linear::new(SIZE, SIZE, &vec![0.5; SIZE * SIZE], None);
-    let Ok(layer) = weights else { return f64::NAN };
+    let weights = dyweight_nn::Weights::from_f32([SIZE; 2], &vec![0.5; SIZE * SIZE]);
+    let layer = weights.and_then(|weights| dyweight_nn::Linear::in_precision(precision, weights, None));
+    let Ok(layer) = layer.map(dyweight_nn::Linear::packed) else { return f64::NAN };
     let x = dyweight_nn::Act::zeros(dyweight_nn::Shape::tokens(1, SIZE, SIZE));
     let operations = 2.0 * (SIZE * SIZE * SIZE) as f64;
     let (started, mut best) = (std::time::Instant::now(), 0f64);

@@ -3,6 +3,7 @@
 //! A file is told by its content: a safetensors file with `model.mu` is a mixture, one with the tensors of a latent
 //! diffusion model is that, everything else an EDM network. A folder is a latent diffusion model.
 
+use crate::arithmetic::{self, Arithmetic, refuse_unused, require_available};
 use crate::edm::{Config, Edm, EdmFile, conv_algo, published};
 use crate::embedded;
 use crate::latent::{self, Bundle, Family, FlowModel, LatentModel, Settings, Summary};
@@ -12,7 +13,7 @@ use dyweight_core::error::{Error, Result, shown};
 use dyweight_core::mixture::Mixture;
 use dyweight_files::Malformed;
 use dyweight_files::{Fingerprint, Format, SharedBytes, TensorFile, read_data, sniff};
-use dyweight_nn::ConvAlgo;
+use dyweight_nn::{ConvAlgo, Precision};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub struct ModelSpec {
     pub config: Option<PathBuf>,
     /// How 3×3 convolutions are computed: `winograd4`, `winograd2` or `direct`.
     pub conv: Option<String>,
+    /// How exact the products of layers over tokens are: `f32`, or `bf16` where the processor has it.
+    pub precision: Option<String>,
     /// Height of a latent diffusion model's images.
     pub height: Option<usize>,
     /// Width of a latent diffusion model's images.
@@ -47,7 +50,7 @@ pub struct LoadedModel {
     pub name: String,
     /// Fingerprint of the weights.
     pub sha256: String,
-    /// What decides its numbers besides the weights: sample shape, configuration, how convolutions are computed.
+    /// What decides its numbers besides the weights: sample shape, configuration, how convolutions and products are computed.
     pub settings: serde_json::Value,
     /// The model.
     pub model: Arc<dyn Model>,
@@ -57,6 +60,20 @@ impl LoadedModel {
     /// What a solver file says of it.
     pub fn identity(&self) -> ModelIdentity {
         ModelIdentity { name: self.name.clone(), sha256: Some(self.sha256.clone()) }
+    }
+
+    /// How exact the products of its layers over tokens are.
+    pub fn precision(&self) -> Precision {
+        let name = self.settings.get("precision").and_then(serde_json::Value::as_str);
+        name.and_then(|name| arithmetic::precision(name).ok()).unwrap_or_default()
+    }
+
+    /// Its name, with the precision where that is not the usual one.
+    pub fn described(&self) -> String {
+        match self.precision() {
+            Precision::F32 => self.name.clone(),
+            Precision::Bf16 => format!("{} in bf16", self.name),
+        }
     }
 
     /// What its classes are called, in their order, where that is known.
@@ -96,7 +113,7 @@ impl ModelSpec {
     /// Loads it.
     pub fn build(&self) -> Result<LoadedModel> {
         let (model, sha256) = self.open()?;
-        let (model, settings): (Arc<dyn Model>, _) = match model {
+        let (model, mut settings): (Arc<dyn Model>, _) = match model {
             AnyModel::Mixture(mixture) => {
                 let settings = json!({ "shape": mixture.shape() });
                 (Arc::new(mixture), settings)
@@ -108,22 +125,29 @@ impl ModelSpec {
             }
             AnyModel::Latent(model) => {
                 let conv = format!("{:?}", self.conv()?).to_lowercase();
-                let settings = json!({ "shape": model.shape(), "conv": conv });
+                let settings = json!({ "shape": model.shape(), "conv": conv, "config": model.configuration() });
                 (Arc::from(model as Box<dyn Model>), settings)
             }
             AnyModel::Flow(model) => {
                 let conv = format!("{:?}", self.conv()?).to_lowercase();
-                let settings = json!({ "shape": model.shape(), "conv": conv, "text_tokens": model.text_tokens() });
+                let settings = json!({
+                    "shape": model.shape(), "conv": conv, "text_tokens": model.text_tokens(), "config": model.configuration(),
+                });
                 (Arc::from(model as Box<dyn Model>), settings)
             }
         };
+        // Not of the usual one: what was made before there was a choice stays valid.
+        if self.precision()? != Precision::default() {
+            settings["precision"] = json!(self.precision()?.name());
+        }
         Ok(LoadedModel { name: self.model.clone(), sha256, settings, model })
     }
 
     /// Loads it by its kind, with the fingerprint of its weights.
     pub fn open(&self) -> Result<(AnyModel, String)> {
-        // A wrong name is wrong even where nothing is convolved.
+        // A wrong name is wrong even where nothing is convolved or multiplied.
         self.conv()?;
+        self.precision()?;
         if let (Some(config), true) = (&self.config, self.is_built_in()) {
             return Err(Error::Conflict {
                 problem: format!(
@@ -146,6 +170,7 @@ impl ModelSpec {
                 let model = LatentModel::random(&family, 0, &self.settings()?)?;
                 return Ok((AnyModel::Latent(Box::new(model)), sha256));
             }
+            self.refuse_latent_options()?;
             let network = Edm::random(architecture(name)?, 0, self.conv()?)?;
             return Ok((AnyModel::Network(Box::new(network)), sha256));
         }
@@ -206,13 +231,21 @@ impl ModelSpec {
             let (model, sha256) = FlowModel::open(bundle, &self.settings()?)?;
             return Ok((AnyModel::Flow(Box::new(model)), sha256));
         }
+        if self.text_tokens.is_some() {
+            return Err(Error::Conflict {
+                problem: format!("text-tokens is for FLUX, which '{}' is not", self.model),
+                hint: "leave --text-tokens out".into(),
+            });
+        }
         let (model, sha256) = LatentModel::open(bundle, &self.settings()?)?;
         Ok((AnyModel::Latent(Box::new(model)), sha256))
     }
 
     fn settings(&self) -> Result<Settings> {
+        let Arithmetic { conv, precision } = self.arithmetic()?;
         Ok(Settings {
-            conv: self.conv()?,
+            conv,
+            precision,
             shape: self.shape,
             size: [self.height, self.width],
             beta_table: self.beta_table.clone(),
@@ -236,7 +269,32 @@ impl ModelSpec {
         }
     }
 
+    /// Refuses options of latent diffusion models: who asks for a height and gets another is misled.
+    fn refuse_latent_options(&self) -> Result<()> {
+        refuse_unused(self.precision()?, &self.model)?;
+        let given = [
+            ("height", self.height.is_some()),
+            ("width", self.width.is_some()),
+            ("tokenizer", self.tokenizer.is_some()),
+            ("text-tokens", self.text_tokens.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(Error::Conflict {
+                problem: format!("{option} is for latent diffusion models, which '{}' is not", self.model),
+                hint: format!("leave --{option} out"),
+            }),
+            None => Ok(()),
+        }
+    }
+
     fn of_mixture(&self, mixture: Mixture) -> Result<(AnyModel, String)> {
+        self.refuse_latent_options()?;
+        if let Some(config) = &self.config {
+            return Err(Error::Conflict {
+                problem: format!("'{}' is a mixture, which takes no configuration, not {}", self.model, shown(config)),
+                hint: "leave the configuration out, or name a file of weights".into(),
+            });
+        }
         let mixture = match self.shape {
             Some(shape) => mixture.shaped(shape)?,
             None => mixture,
@@ -246,6 +304,7 @@ impl ModelSpec {
     }
 
     fn of_network(&self, file: EdmFile) -> Result<(AnyModel, String)> {
+        self.refuse_latent_options()?;
         let network = file.build(self.conv()?)?;
         let found = network.shape();
         match self.shape {
@@ -255,6 +314,17 @@ impl ModelSpec {
             }
             _ => Ok((AnyModel::Network(Box::new(network)), file.sha256())),
         }
+    }
+
+    /// How the networks of a latent diffusion model are computed, if the processor can.
+    pub fn arithmetic(&self) -> Result<Arithmetic> {
+        let precision = self.precision()?;
+        require_available(precision)?;
+        Ok(Arithmetic { conv: self.conv()?, precision })
+    }
+
+    fn precision(&self) -> Result<Precision> {
+        self.precision.as_deref().map_or(Ok(Precision::default()), arithmetic::precision)
     }
 
     /// How convolutions are computed.

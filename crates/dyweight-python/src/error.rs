@@ -29,6 +29,7 @@ pub fn raised(py: Python<'_>, error: Error, place: Option<String>) -> PyErr {
         Error::Diverged { .. }
         | Error::AllDiverged { .. }
         | Error::TrainingLost { .. }
+        | Error::DecodingLost { .. }
         | Error::NotConverged { .. } => PyFloatingPointError::new_err(text),
         _ => PyValueError::new_err(text),
     }

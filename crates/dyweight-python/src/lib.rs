@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! python/dyweight/*.py    the interface: types, documentation, tensors of whatever library
-//! dyweight._native        this crate: descriptions arrive as JSON, numbers as bytes of f64; nothing is decided here
+//! dyweight._native        this crate: descriptions arrive as JSON, numbers as bytes; nothing is decided here
 //! ```
 //!
 //! The interpreter's lock is held while the model, a callback or another process is asked, and at no other time.
@@ -23,6 +23,8 @@ mod train;
 mod _native {
     #[pymodule_export]
     use super::compare::compare;
+    #[pymodule_export]
+    use super::model::predict;
     #[pymodule_export]
     use super::sample::{noise, sample};
     #[pymodule_export]

@@ -2,20 +2,25 @@
 //!
 //! ```text
 //! model._facts()                                      JSON: what the library has to know of it
-//! model._predict(x, levels, conditions)               bytes of the prediction
-//! model._with_pullback(x, levels, conditions)         (bytes of the prediction, pullback)
-//! pullback(cotangent)                                 (bytes of ∂L/∂x, bytes of ∂L/∂level for each sample)
+//! model._answer(shown, levels, conditions)            bytes of what fn answers
+//! model._answer_with_pullback(shown, levels, conditions)      (bytes of it, pullback)
+//! pullback(cotangent)                                 (bytes of ∂L/∂shown, bytes of ∂L/∂level for each sample)
 //! ```
+//!
+//! What fn sees and answers crosses in its own precision, and becomes the prediction of a state in f64 here ([`preconditioned`]): each batch
+//! is moved as few times as there are sides to it, which is what a call costs beside the network.
 
-use crate::error::foreign;
-use crate::numbers::{batch, received, sent};
+use crate::error::{foreign, raised};
+use crate::numbers::{Wire, batch, numbers, received, sent};
 use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Levels, Model, Prediction, Pullback};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
 use dyweight_methods::solver_file::ModelIdentity;
 use dyweight_models::LoadedModel;
+use dyweight_models::preconditioned::{self, Factors, Preconditioned, Target};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 /// What the library knows of a model.
@@ -28,6 +33,10 @@ struct Facts {
     arithmetic: String,
     shape: [usize; 3],
     prediction: Prediction,
+    /// What fn answers.
+    target: Target,
+    /// In which precision.
+    wire: Wire,
     sigma_range: (f64, f64),
     conditions: usize,
     calls: usize,
@@ -116,27 +125,82 @@ struct Asked<'m> {
 
 impl Asked<'_> {
     /// Calls a method with a batch.
-    fn ask<'py>(&self, py: Python<'py>, method: &str, x: &Tensor, levels: &Levels) -> PyResult<Bound<'py, PyAny>> {
+    fn ask<'py>(&self, py: Python<'py>, method: &str, x: &Tensor, of: &[Factors]) -> PyResult<Bound<'py, PyAny>> {
         py.check_signals()?;
-        let each: Vec<f64> = (0..x.samples()).map(|i| levels.of(i)).collect();
+        let levels: Vec<f64> = of.iter().map(|f| f.noise).collect();
         let conditions = match &self.conditions {
             Some(none) if none.is_empty() => Some(vec![-1; x.samples()]),
             other => other.clone(),
         };
-        let arguments: (Bound<'py, PyByteArray>, Bound<'py, PyByteArray>, _) =
-            (sent(py, x.data()), sent(py, &each), conditions);
-        self.model.object.bind(py).call_method1(method, arguments)
+        let shown = self.model.facts.wire.sent(py, x, |i| of[i].input)?;
+        self.model.object.bind(py).call_method1(method, (shown, sent(py, &levels), conditions))
+    }
+}
+
+impl Preconditioned for Asked<'_> {
+    /// The way back, where there is to be one.
+    type Kept = Option<Py<PyAny>>;
+
+    /// An interpreter has one thread that hears signals, and libraries keep settings for each thread: it is the one that asks.
+    fn at_once(&self) -> Option<RangeInclusive<usize>> {
+        None
     }
 
-    fn batch(&self, numbers: Vec<f64>) -> Result<Tensor> {
-        batch(self.model.facts.shape, numbers)
+    fn check(&self, x: &Tensor, levels: &Levels) -> Result<()> {
+        let ([samples, c, h, w], shape) = (x.shape(), self.model.facts.shape);
+        if [c, h, w] != shape {
+            let (expected, found) = ([&[samples], &shape[..]].concat(), x.shape().to_vec());
+            return Err(Error::Shape { what: "what the model is asked".into(), expected, found });
+        }
+        levels.require(samples)
+    }
+
+    /// The level itself is told: what fn makes of it is its own.
+    fn factors(&self, sigma: f64) -> Factors {
+        self.model.facts.target.factors(sigma, sigma)
+    }
+
+    fn slopes(&self, sigma: f64) -> Factors {
+        self.model.facts.target.slopes(sigma, 1.0)
+    }
+
+    fn forward(
+        &self,
+        x: &Tensor,
+        of: &[Factors],
+        _: &Levels,
+        _: Range<usize>,
+        record: bool,
+    ) -> Result<(Tensor, Self::Kept)> {
+        let wire = self.model.facts.wire;
+        let answer: PyResult<(Vec<f64>, Self::Kept)> = Python::attach(|py| {
+            if !record {
+                return Ok((wire.received(&self.ask(py, "_answer", x, of)?)?, None));
+            }
+            let answer = self.ask(py, "_answer_with_pullback", x, of)?;
+            Ok((wire.received(&answer.get_item(0)?)?, Some(answer.get_item(1)?.unbind())))
+        });
+        let (values, pullback) = answer.map_err(foreign)?;
+        Ok((Tensor::new(x.shape(), values)?, pullback))
+    }
+
+    /// What the pullback keeps, the activations of a call, is freed as soon as it has answered.
+    fn backward(&self, pullback: Self::Kept, of: &[Factors], cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
+        let wire = self.model.facts.wire;
+        let answer: PyResult<(Vec<f64>, Vec<f64>)> = Python::attach(|py| {
+            py.check_signals()?;
+            let cotangent = wire.sent(py, cotangent, |i| of[i].out)?;
+            let answer = pullback.expect("recorded").into_bound(py).call1((cotangent,))?;
+            Ok((wire.received(&answer.get_item(0)?)?, received(&answer.get_item(1)?)?))
+        });
+        let (to_shown, to_level) = answer.map_err(foreign)?;
+        Ok((Tensor::new(cotangent.shape(), to_shown)?, to_level))
     }
 }
 
 impl Denoiser for Asked<'_> {
     fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
-        let answer = Python::attach(|py| received(&self.ask(py, "_predict", x, levels)?));
-        self.batch(answer.map_err(foreign)?)
+        preconditioned::predict(self, x, levels)
     }
 
     fn prediction(&self) -> Prediction {
@@ -154,23 +218,23 @@ impl Denoiser for Asked<'_> {
 
 impl Differentiable for Asked<'_> {
     fn with_pullback<'m>(&'m self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'m>)> {
-        let answer: PyResult<(Vec<f64>, Py<PyAny>)> = Python::attach(|py| {
-            let answer = self.ask(py, "_with_pullback", x, levels)?;
-            Ok((received(&answer.get_item(0)?)?, answer.get_item(1)?.unbind()))
-        });
-        let (value, pullback) = answer.map_err(foreign)?;
-        // What the pullback keeps, the activations of a call, is freed as soon as it has answered.
-        let back = move |cotangent: &Tensor| {
-            let answer: PyResult<(Vec<f64>, Vec<f64>)> = Python::attach(move |py| {
-                py.check_signals()?;
-                let answer = pullback.into_bound(py).call1((sent(py, cotangent.data()),))?;
-                Ok((received(&answer.get_item(0)?)?, received(&answer.get_item(1)?)?))
-            });
-            let (to_x, to_level) = answer.map_err(foreign)?;
-            Ok((self.batch(to_x)?, to_level))
-        };
-        Ok((self.batch(value)?, Box::new(back)))
+        preconditioned::with_pullback(self, x, levels)
     }
+}
+
+/// The prediction of a batch, as solvers see it: `(model, bytes of x, bytes of the levels, conditions or None)`.
+#[pyfunction]
+pub fn predict<'py>(
+    py: Python<'py>,
+    model: &Bound<'py, PyAny>,
+    x: &[u8],
+    levels: &[u8],
+    conditions: Option<Vec<i64>>,
+) -> PyResult<Bound<'py, PyByteArray>> {
+    let model = PythonModel::new(model)?;
+    let asked = Asked { model: &model, conditions };
+    let value = batch(model.facts.shape, numbers(x)).and_then(|x| asked.predict(&x, &Levels::Each(numbers(levels))));
+    Ok(sent(py, value.map_err(|e| raised(py, e, None))?.data()))
 }
 
 /// An error unless the options name something else than is there.

@@ -1,4 +1,4 @@
-//! Batches on their way to Python and back, as bytes of f64 in the machine's order.
+//! Batches on their way to Python and back: states as bytes of f64, what a network sees as bytes of its own precision, all in the machine's order.
 
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
@@ -29,4 +29,44 @@ pub fn batch(shape: [usize; 3], numbers: Vec<f64>) -> Result<Tensor> {
         return Err(Error::Shape { what, expected: vec![numbers.len() / len.max(1), c, h, w], found });
     }
     Tensor::new([numbers.len() / len, c, h, w], numbers)
+}
+
+/// The precision in which a network's arrays cross.
+#[derive(Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+pub enum Wire {
+    #[serde(rename = "float32")]
+    F32,
+    #[serde(rename = "float64")]
+    F64,
+}
+
+impl Wire {
+    /// A batch with a factor for each sample, in one pass over it.
+    pub fn sent<'py>(
+        self,
+        py: Python<'py>,
+        x: &Tensor,
+        factor: impl Fn(usize) -> f64,
+    ) -> PyResult<Bound<'py, PyByteArray>> {
+        let size = if self == Wire::F32 { 4 } else { 8 };
+        PyByteArray::new_with(py, size * x.data().len(), |bytes| {
+            for (i, bytes) in bytes.chunks_exact_mut((size * x.sample_len()).max(1)).enumerate() {
+                let scaled = x.sample(i).iter().map(|v| factor(i) * v);
+                match self {
+                    Wire::F32 => scaled.zip(bytes.as_chunks_mut().0).for_each(|(v, b)| *b = (v as f32).to_ne_bytes()),
+                    Wire::F64 => scaled.zip(bytes.as_chunks_mut().0).for_each(|(v, b)| *b = v.to_ne_bytes()),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The numbers that Python answered with.
+    pub fn received(self, bytes: &Bound<'_, PyAny>) -> PyResult<Vec<f64>> {
+        let bytes = bytes.cast::<PyBytes>()?.as_bytes();
+        Ok(match self {
+            Wire::F32 => bytes.as_chunks().0.iter().map(|number| f64::from(f32::from_ne_bytes(*number))).collect(),
+            Wire::F64 => numbers(bytes),
+        })
+    }
 }

@@ -6,8 +6,7 @@ use dyweight_core::error::{Error, Result};
 use dyweight_core::solver::Solver;
 use dyweight_files::{Presets, atomic};
 use dyweight_methods::learned::Built;
-use dyweight_methods::solver_file::SolverFile;
-use dyweight_methods::spec::Budget;
+use dyweight_methods::solver_file::{Asked, SolverFile};
 use dyweight_study::report::coefficients;
 use dyweight_train::Learned;
 use pyo3::prelude::*;
@@ -61,10 +60,11 @@ pub fn solver_checked(py: Python<'_>, solver: &str) -> PyResult<String> {
     parsed(solver).map(|file| text(&file)).map_err(|e| raised(py, e, None))
 }
 
-/// The solver of one budget, of one that serves a range of them.
+/// The solver of one budget, and one strength of guidance, of one that serves a range of them.
 #[pyfunction]
-pub fn solver_at(py: Python<'_>, solver: &str, nfe: usize) -> PyResult<String> {
-    let at = || parsed(solver)?.at("the solver", Some(Budget::Nfe(nfe)), None).map(|file| text(&file));
+pub fn solver_at(py: Python<'_>, solver: &str, nfe: usize, guidance: Option<f64>) -> PyResult<String> {
+    let asked = Asked { guidance, ..Asked::nfe(nfe) };
+    let at = || parsed(solver)?.at("the solver", asked).map(|file| text(&file));
     at().map_err(|e| raised(py, e, None))
 }
 

@@ -33,7 +33,8 @@ impl Field {
     pub fn entries(&self, subject: &Subject) -> Result<Vec<Entry>> {
         let mut learned = Vec::new();
         for source in &self.files {
-            for who in Contestant::open(source, &self.budgets, Some(subject.calls()?))? {
+            let guidance = subject.guidance.or(subject.model.model.usual_guidance());
+            for who in Contestant::open(source, &self.budgets, Some(subject.calls()?), guidance)? {
                 let Contestant::Given { file } = &who else { continue };
                 let nfe = if self.once { file.rounds.unwrap_or(file.nfe) } else { file.nfe };
                 learned.push(Entry { once: self.once, ..Entry::new(row_of(source), nfe, who) });
@@ -110,10 +111,16 @@ fn winners(view: &View<'_>, measure: Measure) -> String {
         let (best, value) = found.first()?;
         let ahead = |other: &Estimate| if more { other.clearly_below(value) } else { value.clearly_below(other) };
         let clear = found[1..].iter().all(|(_, other)| ahead(other));
-        let how = if clear { "clearly" } else { "though not clearly" };
-        Some(format!("{column}: {best} ({value}, {how})"))
+        // One alone is ahead of nobody.
+        let how = match (found.len(), clear) {
+            (1, _) => "",
+            (_, true) => ", clearly",
+            (_, false) => ", though not clearly",
+        };
+        Some(format!("{column}: {best} ({value}{how})"))
     };
-    view.columns().iter().filter_map(of).collect::<Vec<_>>().join("; ")
+    let said: Vec<String> = view.columns().iter().filter_map(of).collect();
+    if said.is_empty() { "no solver kept its numbers".into() } else { said.join("; ") }
 }
 
 /// The report of a comparison.

@@ -8,6 +8,7 @@ use crate::snapshot::Snapshot;
 use crate::spec::{TrainPlan, TrainSpec};
 use crate::targets::{Stop, Supervision, Targets};
 use crate::training::{Parts, Training};
+use crate::variety::Variety;
 use crate::{Loss, Noise};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
@@ -75,10 +76,14 @@ pub struct Pairing {
 pub struct Trained {
     /// The solver.
     pub file: SolverFile,
+    /// The numbers it stands for: the best ones seen, or the start's where variety was lost.
+    pub numbers: Vec<f64>,
     /// The run at its end.
     pub run: Training,
     /// Validation loss of iPNDM with the same window on the same grid; none in a plain run.
     pub baseline: Option<f64>,
+    /// What a second stage has done to variety.
+    pub variety: Option<Variety>,
 }
 
 /// Learns a solver for `model`, alone and without files.
@@ -187,7 +192,7 @@ impl Prepared {
         Ok(Pairing { training: self.targets("training")?, validation: self.targets("validation")? })
     }
 
-    fn targets(&self, purpose: &'static str) -> Result<Arc<Targets>> {
+    pub(crate) fn targets(&self, purpose: &'static str) -> Result<Arc<Targets>> {
         let targets = self.targets_in_memory(purpose)?;
         Ok(Arc::new(match (&self.course.cache, self.cache_name()) {
             (Some(directory), Some(name)) => targets.cached_in(directory.clone(), &name)?,
@@ -219,7 +224,7 @@ impl Prepared {
         let teacher = spec.teacher(&**model, &self.plan)?;
         let batch = self.plan.recipe.micro_batch;
         let targets = Targets::new(model.clone(), pairs, teacher, self.plan.supervision, batch).shared_by(comm.clone());
-        let stop = self.course.stop.clone().filter(|_| purpose == "validation");
+        let stop = self.course.stop.clone().filter(|_| purpose != "training");
         Ok(targets.stopped_by(stop))
     }
 
@@ -250,8 +255,12 @@ impl Prepared {
                 run = session.run(watch)?;
             }
         }
-        let file = self.solver_file(&run, run.result(), baseline)?;
-        Ok(Trained { file, run, baseline })
+        let variety = self.variety(&run)?;
+        let lost = variety.is_some_and(|variety| variety.is_lost());
+        let numbers = if lost { self.plan.start.clone() } else { run.result().to_vec() };
+        let mut file = self.solver_file(&run, &numbers, baseline)?;
+        file.training.extend(variety.map(|variety| ("variety".into(), variety.facts())));
+        Ok(Trained { file, numbers, run, baseline, variety })
     }
 
     /// The run before its first iteration, or before its files are opened.

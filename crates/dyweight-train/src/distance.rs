@@ -34,7 +34,7 @@ impl Prepared {
     /// The same of what was learned.
     pub fn distance_of(&self, pairing: &Pairing, trained: &Trained) -> Result<f64> {
         let frame = &self.plan.student.frame;
-        let built = trained.run.learnable().build(&coeffs(trained.run.result(), false), frame)?;
+        let built = trained.run.learnable().build(&coeffs(&trained.numbers, false), frame)?;
         let plan = Plan { solver: &*built.solver, times: built.times, afs: frame.afs, denoise_to_zero: false };
         self.distance(pairing, &plan)
     }

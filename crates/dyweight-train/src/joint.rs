@@ -9,6 +9,7 @@
 //! them an estimate of it. No teacher is asked.
 
 use crate::objective::Loss;
+use crate::variety::Variety;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
 use dyweight_core::tensor::{Tensor, dot};
@@ -52,6 +53,10 @@ pub trait Joint: Send + Sync {
 
     /// The distance of a set of rows of features, and what a sample does to it.
     fn linearised(&self, rows: &[f64]) -> Result<Linearised>;
+
+    /// How samples of a student lie among the teacher's, before and after a training: rows of features of as many samples each, row by row of the same noise
+    /// in the last two.
+    fn variety(&self, teacher: &[f64], before: &[f64], after: &[f64]) -> Result<Variety>;
 }
 
 /// A distance around a set of samples.

@@ -36,6 +36,7 @@ mod student;
 mod targets;
 mod trace;
 mod training;
+mod variety;
 mod work;
 
 pub use course::{Course, Pairing, Prepared, Trained, train};
@@ -63,4 +64,5 @@ pub use student::{Gradient, Student};
 pub use targets::{Stop, Supervision, Targets, Teacher, in_parts, parse_states, stacked, unit};
 pub use trace::Trace;
 pub use training::{Event, Iteration, Parts, Training, Validation};
+pub use variety::{Share, Variety};
 pub use work::{Taught, Work};

@@ -330,9 +330,21 @@ impl Training {
         targets: &Targets,
         pairs: Range<usize>,
     ) -> Result<Linearised> {
+        joint.linearised(&self.features(joint, student, solver, targets, pairs)?)
+    }
+
+    /// Rows of features of what a solver makes of some pairs.
+    pub(crate) fn features(
+        &self,
+        joint: &Arc<dyn Joint>,
+        student: &Student,
+        solver: (&dyn Learnable, &[f64]),
+        targets: &Targets,
+        pairs: Range<usize>,
+    ) -> Result<Vec<f64>> {
         let map = &**joint.map();
         let rows = self.losses(targets, pairs, None, |model, noise, _| student.features(model, solver, noise, map))?;
-        joint.linearised(&rows.concat())
+        Ok(rows.concat())
     }
 
     /// Losses and gradients of some pairs, in their noise too where it is given.

@@ -54,13 +54,17 @@ impl Prepared {
         let again = if self.plan.student.memory == Memory::Recompute { nfe * pairs } else { 0 };
         // The teacher makes whole chunks.
         let whole = |pairs: usize| pairs.next_multiple_of(CHUNK);
-        let mut teaching = self.calls_of_the_teacher()? * (whole(recipe.pairs_needed()) + whole(validating));
+        // A loss of all samples asks no teacher but for what is compared at the end, and makes its moments in every pass.
+        let (moments, varied) = (recipe.moments.unwrap_or(0), self.variety_samples().unwrap_or(0));
+        let paired = if recipe.moments.is_some() { 0 } else { whole(recipe.pairs_needed()) };
+        let mut teaching = self.calls_of_the_teacher()? * (paired + whole(validating) + whole(varied));
         if let Some(name) = self.teachers_name()? {
             let made = taught.entry(name).or_default();
             (*made, teaching) = ((*made).max(teaching), teaching.saturating_sub(*made));
         }
         let searching = self.calls_of_the_teacher()? * self.plan.learnable.searched(self.plan.student.frame.afs);
-        let calls = searching + teaching + nfe * validating * validations + again;
+        let joint = nfe * (moments * recipe.iterations() + 2 * varied);
+        let calls = searching + teaching + nfe * validating * validations + again + joint;
         Ok(Work { calls, gradients: nfe * pairs })
     }
 

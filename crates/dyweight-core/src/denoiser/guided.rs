@@ -28,11 +28,16 @@ impl<'m> Guided<'m> {
 }
 
 fn twice(x: &Tensor, levels: &Levels) -> Result<(Tensor, Levels)> {
-    let levels = match levels {
-        Levels::One(level) => Levels::One(*level),
-        Levels::Each(each) => Levels::Each([&each[..], each].concat()),
-    };
-    Ok((Tensor::concat(&[x.clone(), x.clone()])?, levels))
+    fn both(levels: &Levels) -> Levels {
+        match levels {
+            Levels::One(level) => Levels::One(*level),
+            Levels::Each(each) => Levels::Each([&each[..], each].concat()),
+            Levels::Shifted { level, by } => {
+                Levels::Shifted { level: Box::new(both(level)), by: by.iter().map(both).collect() }
+            }
+        }
+    }
+    Ok((Tensor::concat(&[x.clone(), x.clone()])?, both(levels)))
 }
 
 impl Denoiser for Guided<'_> {
@@ -47,6 +52,10 @@ impl Denoiser for Guided<'_> {
         let (both, mut feature) = self.both.predict_with_feature(&x, &levels, len)?;
         feature.truncate(both.samples() / 2);
         Ok((self.mix(&both), feature))
+    }
+
+    fn require_embedding(&self, len: usize) -> Result<()> {
+        self.both.require_embedding(len)
     }
 
     fn prediction(&self) -> Prediction {
@@ -70,10 +79,11 @@ impl Differentiable for Guided<'_> {
         let pullback = move |cotangent: &Tensor| {
             let n = cotangent.samples();
             let parts = [cotangent.map(|v| g * v), cotangent.map(|v| (1.0 - g) * v)];
-            let (to_x, to_level) = pullback(&Tensor::concat(&parts)?)?;
+            let (to_x, to_told) = pullback(&Tensor::concat(&parts)?)?;
             let (positive, mut sum) = (to_x.slice(0..n), to_x.slice(n..2 * n));
             sum.data_mut().iter_mut().zip(positive.data()).for_each(|(a, b)| *a += b);
-            Ok((sum, (0..n).map(|i| to_level[n + i] + to_level[i]).collect()))
+            let of_both = |both: &[f64]| both.iter().skip(n).zip(both).map(|(a, b)| a + b).collect::<Vec<_>>();
+            Ok((sum, to_told.chunks((2 * n).max(1)).flat_map(of_both).collect()))
         };
         Ok((value, Box::new(pullback)))
     }

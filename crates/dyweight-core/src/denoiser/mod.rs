@@ -24,6 +24,14 @@ pub enum Levels {
     One(f64),
     /// One per sample.
     Each(Vec<f64>),
+    /// The same, and what is added to the network's embedding of the level, number by number. Only networks that
+    /// [offer it](Denoiser::require_embedding) are told so.
+    Shifted {
+        /// The levels.
+        level: Box<Levels>,
+        /// What is added to each number of the embedding.
+        by: Vec<Levels>,
+    },
 }
 
 impl From<&Coeff> for Levels {
@@ -41,6 +49,23 @@ impl Levels {
         match self {
             Levels::One(level) => *level,
             Levels::Each(levels) => levels[sample],
+            Levels::Shifted { level, .. } => level.of(sample),
+        }
+    }
+
+    /// A level whose embedding is shifted by these numbers; if there are none, it is not.
+    pub fn shifted(level: &Coeff, by: &[Coeff]) -> Self {
+        match by.is_empty() {
+            true => level.into(),
+            false => Levels::Shifted { level: Box::new(level.into()), by: by.iter().map(Levels::from).collect() },
+        }
+    }
+
+    /// The levels, and what is added to each number of their embedding.
+    pub fn parts(&self) -> (&Levels, &[Levels]) {
+        match self {
+            Levels::Shifted { level, by } => (level, by),
+            plain => (plain, &[]),
         }
     }
 
@@ -49,6 +74,9 @@ impl Levels {
         match self {
             Levels::Each(levels) if levels.len() != samples => {
                 Err(Error::Shape { what: "levels".into(), expected: vec![samples], found: vec![levels.len()] })
+            }
+            Levels::Shifted { level, by } => {
+                [&**level].into_iter().chain(by).try_for_each(|levels| levels.require(samples))
             }
             _ => Ok(()),
         }
@@ -65,6 +93,11 @@ pub trait Denoiser: Send + Sync {
     fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
         let _ = (x, levels);
         Err(no_feature(len, None))
+    }
+
+    /// An error unless `len` numbers can be added to the network's embedding of the noise level ([`Levels::Shifted`]).
+    fn require_embedding(&self, len: usize) -> Result<()> {
+        Err(no_embedding(len, None))
     }
 
     /// What the prediction is.
@@ -88,7 +121,19 @@ pub fn no_feature(asked: usize, has: Option<usize>) -> Error {
     Error::Conflict { problem, hint: "use an EDM network or a mixture, or a method without a predictor".into() }
 }
 
-/// Carries ∂L/∂prediction to (∂L/∂x, ∂L/∂level for each sample).
+/// A shift of the noise level's embedding was asked for that a model cannot take.
+pub fn no_embedding(asked: usize, has: Option<usize>) -> Error {
+    let problem = match has {
+        Some(has) => {
+            format!("the solver shifts {asked} numbers of the network's time embedding, and this model's has {has}")
+        }
+        None => "the solver shifts the network's time embedding, which this model does not offer".into(),
+    };
+    Error::Conflict { problem, hint: "use an EDM network, or leave 'embedding' out of --span".into() }
+}
+
+/// Carries ∂L/∂prediction to (∂L/∂x, ∂L/∂level for each sample). Where the levels are shifted, the second list goes on with ∂L/∂shift:
+/// for each number of the embedding as many entries as samples.
 pub type Pullback<'m> = Box<dyn FnOnce(&Tensor) -> Result<(Tensor, Vec<f64>)> + Send + 'm>;
 
 /// A denoiser whose prediction can be differentiated in state and level. Weights are frozen: there is never a weight gradient.

@@ -143,6 +143,11 @@ pub trait Model: Send + Sync {
         None
     }
 
+    /// How many numbers the network's embedding of the noise level has, where it can be shifted ([`Denoiser::require_embedding`]).
+    fn embedding_len(&self) -> Option<usize> {
+        None
+    }
+
     /// The density of the data, up to a factor, where it is known in closed form.
     fn density(&self) -> Option<Density<'_>> {
         None
@@ -192,6 +197,14 @@ impl Condition {
             Some(g) if !is_input && self.contexts.iter().all(|c| *c == self.negative) => {
                 bad(g, "guidance needs a class or a prompt to guide to")
             }
+            // Nobody would hear of what is led away from.
+            guidance if (guidance.is_none() || is_input) && self.negative != Context::Nothing => {
+                let (problem, hint) = match is_input {
+                    true => ("the guidance of this model leads away from nothing", "leave --negative out"),
+                    false => ("without guidance nothing is led away from", "give --guidance, or leave --negative out"),
+                };
+                Err(Error::Conflict { problem: format!("--negative has no effect: {problem}"), hint: hint.into() })
+            }
             _ => Ok(()),
         }
     }
@@ -225,6 +238,10 @@ impl<T: Denoiser + ?Sized> Denoiser for &T {
 
     fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
         (**self).predict_with_feature(x, levels, len)
+    }
+
+    fn require_embedding(&self, len: usize) -> Result<()> {
+        (**self).require_embedding(len)
     }
 
     fn prediction(&self) -> Prediction {

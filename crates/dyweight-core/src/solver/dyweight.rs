@@ -170,7 +170,7 @@ impl Solver for DyWeight {
 
 impl<'s> DyWeightRun<'s> {
     fn new(solver: &'s DyWeight, times: &'s [Coeff]) -> Self {
-        let (kept, span) = (solver.kept(), solver.span.begin());
+        let (kept, span) = (solver.kept(), solver.span.begin(solver.rows.len()));
         Self { solver, times, time: times[0].clone(), slopes: Vec::new(), kept, span }
     }
 }
@@ -179,7 +179,7 @@ impl Run for DyWeightRun<'_> {
     fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample> {
         let time = self.time.clone();
         let level = self.solver.scale(i).map_or_else(|| time.clone(), |s| s * &time).abs();
-        self.span.before(trail);
+        self.span.before(trail, i);
         self.slopes.push(trail.slope(&x, &Query { time: time.clone(), level, guard: GUARD })?);
         let row = &self.span.row(trail, &self.solver.rows[i], &self.times[i..])?;
         let length = &self.times[i + 1] - &time;

@@ -27,16 +27,16 @@ pub trait Wider: Send + Sync {
         Ok(())
     }
 
-    /// Begins a run.
-    fn begin(&self) -> Box<dyn WiderRun + '_> {
+    /// Begins a run of so many steps.
+    fn begin(&self, _steps: usize) -> Box<dyn WiderRun + '_> {
         Box::new(())
     }
 }
 
 /// One run of it: its memory.
 pub trait WiderRun {
-    /// Asks for what the next step needs of its network call.
-    fn before(&self, _trail: &mut Trail<'_>) {}
+    /// Asks for what a step needs of its network call.
+    fn before(&self, _trail: &mut Trail<'_>, _step: usize) {}
 
     /// The weights of a step, after its call; `times` begin at the step's nominal time.
     fn row(&self, _trail: &mut Trail<'_>, row: &[Coeff], _times: &[Coeff]) -> Result<Vec<Coeff>> {

@@ -8,7 +8,7 @@
 //! ```text
 //! y = Σ cᵢvᵢ        v̄ᵢ += cᵢ·ȳ      c̄ᵢ += ⟨ȳ, vᵢ⟩ per sample
 //! y = M(c)x         x̄ += M(c)ᵀȳ     c̄ᵢ += ⟨ȳ, Mᵢx⟩ per sample
-//! y = F(x, ℓ)       (x̄, ℓ̄) += pullback(ȳ)
+//! y = F(x, ℓ, e)    (x̄, ℓ̄, ē) += pullback(ȳ)    ℓ the level, e a shift of the network's embedding of it
 //! ```
 //!
 //! Every solver is thereby differentiable in its coefficients, times and scales. Network calls are counted here, where
@@ -118,6 +118,7 @@ enum Note<'m> {
     Evaluate {
         x: Sample,
         level: Coeff,
+        shift: Vec<Coeff>,
         /// The solver's step it was made in.
         step: usize,
         pullback: Option<Pullback<'m>>,
@@ -149,6 +150,8 @@ pub struct Trail<'m> {
     /// Times of the grid, and what the network is told there instead.
     told: Vec<(Coeff, Coeff)>,
     feature: Feature,
+    /// What the next evaluation adds to the network's embedding of the level.
+    shift: Vec<Coeff>,
 }
 
 /// A bottleneck feature that a step needs.
@@ -174,6 +177,7 @@ impl<'m> Trail<'m> {
             fault: None,
             told: Vec::new(),
             feature: Feature::Unwanted,
+            shift: Vec::new(),
         }
     }
 
@@ -219,6 +223,12 @@ impl<'m> Trail<'m> {
             Feature::Known(feature) => Ok(feature),
             _ => Err(crate::denoiser::no_feature(0, None)),
         }
+    }
+
+    /// Adds these numbers to the network's embedding of the level at the next evaluation; nothing at an analytical one. A model that
+    /// does not offer it refuses the evaluation.
+    pub fn shift_embedding(&mut self, by: &[Coeff]) {
+        self.shift = by.to_vec();
     }
 
     /// Forgets how everything so far came about; what a solver has of it must be detached.
@@ -275,15 +285,18 @@ impl<'m> Trail<'m> {
         self.evaluations += 1;
         self.calls += self.model.calls();
         self.rounds += if std::mem::take(&mut self.beside) { 0 } else { self.model.calls() };
-        let levels = Levels::from(level);
-        let tracked = x.note.is_some() || level.is_recorded();
-        let step = self.step;
+        let (step, shift) = (self.step, std::mem::take(&mut self.shift));
+        if !shift.is_empty() {
+            self.model.require_embedding(shift.len()).map_err(|e| e.in_step(step))?;
+        }
+        let levels = Levels::shifted(level, &shift);
+        let tracked = x.note.is_some() || level.is_recorded() || shift.iter().any(Coeff::is_recorded);
         if let Feature::Wanted(len) = self.feature {
             let (value, feature) =
                 self.model.predict_with_feature(&x.value, &levels, len).map_err(|e| e.in_step(step))?;
             self.feature = Feature::Known(feature);
             self.check(&value, x, level)?;
-            let note = Note::Evaluate { x: x.clone(), level: level.clone(), step, pullback: None };
+            let note = Note::Evaluate { x: x.clone(), level: level.clone(), shift, step, pullback: None };
             return Ok(if tracked && self.recording.is_some() { self.noted(value, note) } else { self.start(value) });
         }
         match &mut self.recording {
@@ -299,7 +312,7 @@ impl<'m> Trail<'m> {
                     }
                 };
                 self.check(&value, x, level)?;
-                let note = Note::Evaluate { x: x.clone(), level: level.clone(), step, pullback };
+                let note = Note::Evaluate { x: x.clone(), level: level.clone(), shift, step, pullback };
                 Ok(self.noted(value, note))
             }
             _ => {
@@ -364,6 +377,7 @@ impl<'m> Trail<'m> {
 
     fn slope_as_told(&mut self, x: &Sample, query: &Query) -> Result<Sample> {
         if self.takes_analytic_step() {
+            self.shift.clear();
             if let Feature::Wanted(len) = self.feature {
                 self.feature = Feature::Known(vec![vec![0.0; len]; x.value.samples()]);
             }

@@ -106,16 +106,19 @@ impl Sweep {
                     self.add_scaled_state(sample, coeff, adjoint);
                 }
             }
-            Note::Evaluate { x, level, step, .. } => {
-                let again = || model.with_pullback(x.tensor(), &Levels::from(level)).map(|(_, back)| back);
+            Note::Evaluate { x, level, shift, step, .. } => {
+                let levels = Levels::shifted(level, shift);
+                let again = || model.with_pullback(x.tensor(), &levels).map(|(_, back)| back);
                 let gradient = kept.map_or_else(again, Ok).and_then(|back| back(adjoint));
-                let (to_x, to_level) = gradient.map_err(|e| e.in_step(*step))?;
+                let (to_x, to_told) = gradient.map_err(|e| e.in_step(*step))?;
                 require_shape("the derivative in the state, from the model's pullback", x.tensor().shape(), &to_x)?;
-                if to_level.len() != adjoint.samples() {
+                let expected = adjoint.samples() * (1 + shift.len());
+                if to_told.len() != expected {
                     let what = "the derivative in the level, from the model's pullback".into();
-                    return Err(Error::Shape { what, expected: vec![adjoint.samples()], found: vec![to_level.len()] });
+                    return Err(Error::Shape { what, expected: vec![expected], found: vec![to_told.len()] });
                 }
-                self.coeffs.add(level, &to_level);
+                let told = [level].into_iter().chain(shift);
+                told.zip(to_told.chunks(adjoint.samples().max(1))).for_each(|(c, adjoint)| self.coeffs.add(c, adjoint));
                 self.add_state(x, to_x);
             }
             Note::Apply { map, coeffs, x } => {

@@ -17,7 +17,7 @@ mod tests;
 
 pub use body::{Body, LEARNED};
 pub use dyweight_core::denoiser::ModelIdentity;
-pub use range::other_budget;
+pub use range::{Asked, other_budget};
 
 use crate::learned::{Built, Frame, require_finite};
 use dyweight_core::denoiser::{Model, Prediction};
@@ -200,6 +200,7 @@ impl SolverFile {
             bounded: self.bounded,
             shape: None,
             feature: None,
+            embedding: None,
             nfe: self.nfe,
         })
     }
@@ -215,7 +216,7 @@ impl SolverFile {
         let nominal: Vec<f64> = times.iter().map(|t| t.value()).collect();
         let realised = match &self.body {
             Body::DyWeight(weights) => weights.realised_times(&nominal),
-            Body::Any(any) => any.weights_of(self.steps)?.realised_times(&nominal),
+            Body::Any(any) => any.weights_of(self.steps, self.guidance)?.realised_times(&nominal),
             _ => nominal,
         };
         // Finite weights can still add up to no number, which JSON could not hold.

@@ -1,4 +1,4 @@
-//! A file for a range of budgets, and the solver of one of them.
+//! A file for a range of budgets and of guidance, and the solver of one of them.
 
 use super::{Body, SolverFile};
 use crate::any_budget::{AnyBudget, Trained};
@@ -13,15 +13,35 @@ pub fn other_budget(source: &str, nfe: usize, wanted: usize) -> Error {
     }
 }
 
+/// What is asked of a file that may serve a range.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// Which budget; a file for a range needs one.
+    pub budget: Option<Budget>,
+    /// Network calls of an evaluation, if not those of training. Who says them counts the calls of a single solver with what else it does.
+    pub calls: Option<usize>,
+    /// Strength of guidance; a file for a range of it needs one.
+    pub guidance: Option<f64>,
+}
+
+impl Asked {
+    /// So many network calls.
+    pub fn nfe(nfe: usize) -> Self {
+        Self { budget: Some(Budget::Nfe(nfe)), ..Self::default() }
+    }
+}
+
 impl SolverFile {
-    /// One file for the range of several budgets, each trained by itself, under the names they are called by. What else it says is the longest's.
+    /// One file for the range of several budgets, or strengths of guidance, or both, each trained by itself, under the names they are called by. What else it says is
+    /// the last's: of the strongest guidance, the longest.
     pub fn joined(mut files: Vec<(String, Self)>) -> Result<Self> {
-        files.sort_by_key(|(_, file)| file.steps);
+        let strength = |file: &Self| file.guidance.unwrap_or(f64::NEG_INFINITY);
+        files.sort_by(|(_, a), (_, b)| strength(a).total_cmp(&strength(b)).then(a.steps.cmp(&b.steps)));
         let refused = |problem: String, hint: &str| Err(Error::Conflict { problem, hint: hint.into() });
         let Some((longest, last)) = files.last().filter(|_| files.len() > 1) else {
             return refused(
                 "one solver has no range of budgets".into(),
-                "give two or more, of different numbers of calls",
+                "give two or more, of different numbers of calls or under different guidance",
             );
         };
         let mut trained = Vec::new();
@@ -36,23 +56,39 @@ impl SolverFile {
                 }
             };
             let same = |a: &Self, b: &Self| {
-                (a.afs, a.prediction, &a.schedule, a.sigma_min, a.sigma_max, a.guidance, &a.model, a.calls())
-                    == (b.afs, b.prediction, &b.schedule, b.sigma_min, b.sigma_max, b.guidance, &b.model, b.calls())
+                let guided = |file: &Self| (file.guidance.is_some(), file.calls());
+                (a.afs, a.prediction, &a.schedule, a.sigma_min, a.sigma_max, &a.model, guided(a))
+                    == (b.afs, b.prediction, &b.schedule, b.sigma_min, b.sigma_max, &b.model, guided(b))
             };
             if !same(file, last) {
-                let problem = format!("{name} and {longest} differ in more than the number of calls");
-                return refused(problem, "join solvers of one model, schedule, guidance and first step");
-            }
-            if trained.last().is_some_and(|t: &Trained| t.weights.len() == file.steps) {
-                return refused(format!("two solvers have {} calls", file.nfe), "join one for each number of calls");
+                let problem = format!("{name} and {longest} differ in more than the number of calls and the guidance");
+                return refused(problem, "join solvers of one model, schedule and first step, all guided or none");
             }
             trained.push(Trained { weights: weights.weights.clone(), time_scale: weights.time_scale.clone() });
         }
-        let mut file = Self { body: Body::Any(AnyBudget { trained }), ..last.clone() };
+        let strengths: Vec<_> = files.chunk_by(|(_, a), (_, b)| a.guidance == b.guidance).collect();
+        let budgets = |group: &[(String, Self)]| group.iter().map(|(_, file)| file.nfe).collect::<Vec<_>>();
+        for group in &strengths {
+            let under = group[0].1.guidance.map_or(String::new(), |g| format!(" under guidance {g}"));
+            if let Some(twice) = budgets(group).windows(2).find(|pair| pair[0] == pair[1]) {
+                let problem = format!("two solvers have {} calls{under}", twice[0]);
+                return refused(problem, "join one for each number of calls");
+            }
+            if budgets(group) != budgets(strengths[0]) {
+                let problem =
+                    format!("{:?} calls{under}, but {:?} under another", budgets(group), budgets(strengths[0]));
+                return refused(problem, "join the same numbers of calls under every strength of guidance");
+            }
+        }
+        let guidance = match &strengths[..] {
+            [_] => Vec::new(),
+            several => several.iter().filter_map(|group| group[0].1.guidance).collect(),
+        };
+        let mut file = Self { body: Body::Any(AnyBudget { trained, guidance }), ..last.clone() };
         file.body.learned().check()?;
         // Losses of one budget say nothing of the others.
         file.training.retain(|key, _| !key.ends_with("loss") && key != "rollbacks");
-        file.training.insert("budgets".into(), files.iter().map(|(_, file)| file.nfe).collect());
+        file.training.insert("budgets".into(), budgets(strengths[0]).into());
         file.derive()?;
         Ok(file)
     }
@@ -74,10 +110,10 @@ impl SolverFile {
         steps.saturating_sub(usize::from(self.afs))
     }
 
-    /// The solver of one budget, as a file of its own: of a file for a range the one that `budget` names, of any other file itself, which must
-    /// make as many calls. Evaluations cost `calls` network calls, or as many as they did in training; who says how many counts the calls of a
-    /// single solver with what else it does. `source` is what the file is called.
-    pub fn at(&self, source: &str, budget: Option<Budget>, calls: Option<usize>) -> Result<Self> {
+    /// The solver of one budget and strength of guidance, as a file of its own: of a file for a range the one that is asked for, of any other file
+    /// itself, which must make as many calls. `source` is what the file is called.
+    pub fn at(&self, source: &str, asked: Asked) -> Result<Self> {
+        let Asked { budget, calls, guidance } = asked;
         let Body::Any(any) = &self.body else {
             return match (budget, calls) {
                 (Some(Budget::Nfe(wanted)), None) if wanted != self.nfe => Err(other_budget(source, self.nfe, wanted)),
@@ -98,6 +134,7 @@ impl SolverFile {
                 );
             }
             Some(Budget::Nfe(nfe)) => (nfe / calls).saturating_add(usize::from(self.afs)),
+            None if fewest == longest => fewest,
             None => {
                 return refused(
                     format!("{source} serves every budget from {least} to {most} network calls"),
@@ -115,8 +152,21 @@ impl SolverFile {
                 "choose one of those with --nfe, or train over a wider range".into(),
             );
         }
-        let body = Body::DyWeight(any.weights_of(steps)?);
-        let mut file = Self { body, steps, nfe: self.evaluations(steps) * self.calls(), ..self.clone() };
+        let guidance = match any.guidance_range() {
+            None => self.guidance,
+            Some((weakest, strongest)) => match guidance {
+                Some(strength) if (weakest..=strongest).contains(&strength) => guidance,
+                other => {
+                    let asked = other.map_or("none".into(), |g| g.to_string());
+                    return refused(
+                        format!("{source} serves guidance from {weakest} to {strongest}, not {asked}"),
+                        format!("choose one with --guidance, as in --guidance {}", weakest.midpoint(strongest)),
+                    );
+                }
+            },
+        };
+        let body = Body::DyWeight(any.weights_of(steps, guidance)?);
+        let mut file = Self { body, steps, guidance, nfe: self.evaluations(steps) * self.calls(), ..self.clone() };
         file.derive()?;
         Ok(file)
     }

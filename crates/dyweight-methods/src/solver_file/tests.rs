@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::Weights;
-use crate::span::{Bands, Operator, SampleNet, Span, StateWeights};
-use crate::spec::Budget;
+use crate::span::{Bands, EmbeddingShift, Operator, SampleNet, Span, StateWeights};
 
 fn frame(steps: usize) -> Frame {
     let (schedule, range) = (Schedule::Karras { rho: 7.0 }, (0.002, 80.0));
@@ -17,6 +16,7 @@ fn frame(steps: usize) -> Frame {
         bounded: false,
         shape: None,
         feature: None,
+        embedding: None,
         nfe: steps - 1,
     }
 }
@@ -82,9 +82,9 @@ fn keys_that_mean_nothing_to_the_method_are_refused_by_name() {
 #[test]
 fn a_file_for_one_budget_is_for_no_other() {
     let file = example();
-    assert_eq!(file.at("own.json", Some(Budget::Nfe(1)), None).unwrap(), file);
-    assert_eq!(file.at("own.json", None, None).unwrap(), file);
-    let error = file.at("own.json", Some(Budget::Nfe(5)), None).unwrap_err();
+    assert_eq!(file.at("own.json", Asked::nfe(1)).unwrap(), file);
+    assert_eq!(file.at("own.json", Asked::default()).unwrap(), file);
+    let error = file.at("own.json", Asked::nfe(5)).unwrap_err();
     assert_eq!(error.to_string(), "'own.json' is for 1 calls, not 5");
     assert!(error.hint().unwrap().contains("--nfe 5"));
 }
@@ -118,6 +118,7 @@ fn spanned() -> SolverFile {
         bands: Some(Bands::zero(&[1.0, 2.5], &widths)),
         operator: Some(Operator::zero(3, 2, true, &widths)),
         sample: Some(SampleNet::start(2, 2, || 0.0, || 0.0)),
+        embedding: Some(EmbeddingShift::zero(1, 3)),
     };
     let numbers: Vec<f64> = (0..zero.numbers().len()).map(|i| 0.01 / (i as f64 + 3.0)).collect();
     let Body::DyWeight(weights) = example().body else { unreachable!() };
@@ -130,7 +131,7 @@ fn a_span_is_written_and_read_to_the_last_bit() {
     assert_eq!(SolverFile::parse(&file.to_bytes()).unwrap(), file);
     assert_eq!(SolverFile::parse(&file.to_bytes()).unwrap().to_bytes(), file.to_bytes());
     let text = String::from_utf8(file.to_bytes()).unwrap();
-    assert!(text.lines().count() < 60 && text.contains("\"edges\": [1.0,2.5]"), "{text}");
+    assert!(text.lines().count() < 65 && text.contains("\"edges\": [1.0,2.5]"), "{text}");
     // Readers of version 2 that do not know spans would pass over it; those of version 3 are told of it.
     assert!(text.contains("\"version\": 3"), "{text}");
     // One that is off is not written.
@@ -158,6 +159,11 @@ fn a_wrong_span_is_refused_by_name() {
         ("\"state\": [", "\"state\": [[],", "float|f64|sequence"),
         ("\"layers\": [", "\"layers\": [[],", "layers"),
         ("\"layers\": [", "\"lawyers\": [", "lawyers"),
+        ("\"shifts\": [", "\"shifts\": [[0.5],[],", "shifts of the embedding"),
+        ("\"shifts\": [", "\"shifts\": [[],", "shifts of 0"),
+        ("\"shifts\": [", "\"shifts\": [[0.5],", "numbers of shift 1"),
+        ("\"shifts\": [", "\"shifts\": [[null],", "null"),
+        ("\"shifts\": [", "\"gifts\": [", "gifts"),
     ] {
         assert!(text.contains(from), "{from}");
         let error = SolverFile::parse(text.replace(from, to).as_bytes()).unwrap_err().to_string();

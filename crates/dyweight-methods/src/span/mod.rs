@@ -8,7 +8,8 @@
 //! ```
 //!
 //! n is the unit noise a run started from (at step 0 it is the state, so e begins at step 1). P_b is a band of frequencies
-//! ([`Bands`]), K a small convolution ([`Operator`]); with [`SampleNet`] the weights w are each sample's own. The state is divided by its usual size, so that all numbers weigh vectors of the
+//! ([`Bands`]), K a small convolution ([`Operator`]); with [`SampleNet`] the weights w are each sample's own, and with [`EmbeddingShift`] the network is asked
+//! otherwise. The state is divided by its usual size, so that all numbers weigh vectors of the
 //! size of a slope. T does not follow these directions as it follows w, so what they move stays in the state as an error of its own: ρ makes a number worth the same share of
 //! the next state's size in every step. Without it the first step, whose δ is many times the next level, is thrown off by the first update. Every number is 0 before training, and then the bits are DyWeight's.
 //!
@@ -17,10 +18,12 @@
 
 mod bands;
 mod cosine;
+mod embedding;
 mod operator;
 mod sample;
 
 pub use bands::{Bands, check_edges};
+pub use embedding::EmbeddingShift;
 pub use operator::{Operator, SIZES};
 pub use sample::SampleNet;
 
@@ -48,6 +51,9 @@ pub struct Span<T = f64> {
     /// Weights of each sample's own.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub sample: Option<SampleNet<T>>,
+    /// Shifts of the network's embedding of the noise level.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<EmbeddingShift<T>>,
 }
 
 fn none<T>() -> Option<T> {
@@ -56,7 +62,7 @@ fn none<T>() -> Option<T> {
 
 impl<T> Default for Span<T> {
     fn default() -> Self {
-        Self { state: None, bands: None, operator: None, sample: None }
+        Self { state: None, bands: None, operator: None, sample: None, embedding: None }
     }
 }
 
@@ -80,15 +86,17 @@ impl StateWeights {
 impl<T> Span<T> {
     /// True if there is nothing but DyWeight.
     pub fn is_empty(&self) -> bool {
-        self.state.is_none() && self.bands.is_none() && self.operator.is_none() && self.sample.is_none()
+        let none = self.state.is_none() && self.bands.is_none() && self.operator.is_none();
+        none && self.sample.is_none() && self.embedding.is_none()
     }
 
     /// Its parts, as the option of training names them.
     pub fn parts(&self) -> Vec<String> {
         let state = self.state.as_ref().map(|_| "state".to_string());
+        let (bands, operator) = (self.bands.as_ref().map(Bands::name), self.operator.as_ref().map(Operator::name));
         let sample = self.sample.as_ref().map(|_| "sample".to_string());
-        let parts = [state, self.bands.as_ref().map(Bands::name), self.operator.as_ref().map(Operator::name), sample];
-        parts.into_iter().flatten().collect()
+        let embedding = self.embedding.as_ref().map(|_| "embedding".to_string());
+        [state, bands, operator, sample, embedding].into_iter().flatten().collect()
     }
 
     /// The blocks of its numbers, in their order.
@@ -101,6 +109,7 @@ impl<T> Span<T> {
         blocks.extend(self.bands.as_ref().map(Bands::block));
         blocks.extend(self.operator.as_ref().map(Operator::block));
         blocks.extend(self.sample.as_ref().map(SampleNet::block));
+        blocks.extend(self.embedding.as_ref().map(EmbeddingShift::block));
         blocks
     }
 
@@ -113,6 +122,7 @@ impl<T> Span<T> {
         all.extend(self.bands.iter().flat_map(|bands| bands.offsets.iter().flatten().flatten()));
         all.extend(self.operator.iter().flat_map(|operator| operator.kernels.iter().flatten().flatten()));
         all.extend(self.sample.iter().flat_map(|sample| sample.layers.iter().flatten().flatten()));
+        all.extend(self.embedding.iter().flat_map(|embedding| embedding.shifts.iter().flatten()));
         all
     }
 
@@ -130,7 +140,9 @@ impl<T> Span<T> {
             Operator { size: *size, channels: *channels, mixed: *mixed, kernels: tables(kernels) }
         });
         let sample = self.sample.as_ref().map(|s| SampleNet { layers: tables(&s.layers) });
-        Span { state, bands, operator, sample }
+        let embedding =
+            self.embedding.as_ref().map(|e| EmbeddingShift { shifts: e.shifts.iter().map(&mut list).collect() });
+        Span { state, bands, operator, sample, embedding }
     }
 
     /// An error unless the shapes go with rows of these widths.
@@ -141,7 +153,8 @@ impl<T> Span<T> {
         }
         self.bands.iter().try_for_each(|bands| bands.check(widths))?;
         self.operator.iter().try_for_each(|operator| operator.check(widths))?;
-        self.sample.iter().try_for_each(|sample| sample.check(widths))
+        self.sample.iter().try_for_each(|sample| sample.check(widths))?;
+        self.embedding.iter().try_for_each(|embedding| embedding.check(widths.len()))
     }
 }
 
@@ -164,6 +177,7 @@ pub(crate) fn widths<T>(rows: &[Vec<T>]) -> Vec<usize> {
 /// What a run has of its span.
 struct SpanRun<'s> {
     span: &'s Span<Coeff>,
+    steps: usize,
     /// The state it started from, where noise is weighed.
     start: Option<Sample>,
     bands: Option<BandRun<'s>>,
@@ -182,15 +196,18 @@ impl Wider for Span<Coeff> {
         self.check(widths)
     }
 
-    fn begin(&self) -> Box<dyn WiderRun + '_> {
-        Box::new(SpanRun { span: self, start: None, bands: self.bands.as_ref().map(BandRun::new) })
+    fn begin(&self, steps: usize) -> Box<dyn WiderRun + '_> {
+        Box::new(SpanRun { span: self, steps, start: None, bands: self.bands.as_ref().map(BandRun::new) })
     }
 }
 
 impl WiderRun for SpanRun<'_> {
-    fn before(&self, trail: &mut Trail<'_>) {
+    fn before(&self, trail: &mut Trail<'_>, step: usize) {
         if let Some(sample) = &self.span.sample {
             trail.want_feature(sample.features());
+        }
+        if let Some(embedding) = &self.span.embedding {
+            trail.shift_embedding(embedding.of(step, self.steps));
         }
     }
 
@@ -249,6 +266,6 @@ impl Span {
         });
         let window = widths.iter().copied().max().unwrap_or(0);
         let sample = self.sample.as_ref().map(|sample| sample.fitted(window));
-        Self { state: self.state.clone(), bands, operator, sample }
+        Self { state: self.state.clone(), bands, operator, sample, embedding: self.embedding.clone() }
     }
 }

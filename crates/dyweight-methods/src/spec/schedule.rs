@@ -1,5 +1,6 @@
 //! A schedule from its name and options.
 
+use super::spelling;
 use dyweight_core::denoiser::{Model, Prediction};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::schedule::{BetaTable, Grid, Schedule, Shift};
@@ -34,10 +35,10 @@ impl ScheduleSpec {
             (_, Prediction::Denoised) => "karras",
             (_, Prediction::Velocity) => "flow",
         });
-        let schedule = match name {
-            "karras" | "polynomial" => Schedule::Karras { rho: self.rho.unwrap_or(7.0) },
+        let schedule = match spelling::schedule(name)?.unwrap_or(name) {
+            "karras" => Schedule::Karras { rho: self.rho.unwrap_or(7.0) },
             "logsnr" => Schedule::LogSnr,
-            "time-uniform" | "time_uniform" => Schedule::TimeUniform { rho: self.rho.unwrap_or(1.0) },
+            "time-uniform" => Schedule::TimeUniform { rho: self.rho.unwrap_or(1.0) },
             "discrete" => {
                 let table = BetaTable::named(self.beta_table.as_deref().unwrap_or("sd15"))?;
                 Schedule::Discrete { table, rho: self.rho.unwrap_or(1.0) }

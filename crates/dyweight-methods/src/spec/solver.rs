@@ -94,6 +94,16 @@ impl SolverSpec {
                 hint: format!("use --solver {name}{flag} --schedule {schedule}, or in a list {name}{colon}@{schedule}"),
             });
         }
+        // As in lists of solvers, which read these parts themselves.
+        if let Some((solver, rest)) = self.solver.split_once([':', '@'])
+            && let Some((method, _)) = find(solver)?
+        {
+            let flag = if self.solver[solver.len()..].starts_with(':') { "order" } else { "schedule" };
+            return Err(Error::Conflict {
+                problem: format!("'{}' is how a list of solvers has it", self.solver),
+                hint: format!("use --solver {} --{flag} {rest}", method.name),
+            });
+        }
         let known = METHODS.iter().map(|m| m.name.to_string()).collect();
         Err(Error::UnknownName { kind: "solver", name: self.solver.clone(), known })
     }

@@ -39,11 +39,43 @@ const RELATIVES: &[(&str, &str)] = &[
     ("dpmsolversinglestep", "dpm2"),
     ("dpmfast", "dpm2"),
     ("dpmadaptive", "dpm2"),
-    ("gits", "ipndm"),
+    ("heunpp2", "heun"),
+    ("resmultistep", "dpmpp"),
+    ("gradientestimation", "euler"),
 ];
 
-/// Endings that name a schedule, and its name here.
-const SCHEDULES: &[(&str, &str)] = &[("karras", "karras"), ("exponential", "logsnr")];
+/// Methods that have no solver before one is learned.
+const LEARNED: &[&str] = &["ld3", "epd", "epd-plugin", "amed", "amed-plugin", "gits", "dss", "dlms", "s4s", "s4s-alt"];
+
+/// Schedules of the same levels, and their names here.
+const SCHEDULES: &[(&str, &str)] = &[
+    ("karras", "karras"),
+    ("polynomial", "karras"),
+    ("edm", "karras"),
+    ("exponential", "logsnr"),
+    ("logsnr", "logsnr"),
+    ("timeuniform", "time-uniform"),
+    ("discrete", "discrete"),
+    ("flow", "flow"),
+    ("explicit", "explicit"),
+];
+
+/// Near relatives of schedules, and what is closest to them here.
+const SCHEDULE_RELATIVES: &[(&str, &str)] = &[
+    ("polyexponential", "logsnr"),
+    ("lu", "logsnr"),
+    ("lulambdas", "logsnr"),
+    ("uniform", "discrete"),
+    ("normal", "discrete"),
+    ("simple", "discrete"),
+    ("sgmuniform", "discrete"),
+    ("ddimuniform", "discrete"),
+    ("linear", "discrete"),
+    ("scaledlinear", "discrete"),
+    ("linspace", "discrete"),
+    ("leading", "discrete"),
+    ("trailing", "discrete"),
+];
 
 /// A name without case, separators, and the word that says what it is anyway.
 pub(super) fn plain(name: &str) -> String {
@@ -60,7 +92,14 @@ pub(super) fn foreign(name: &str) -> Result<Option<(&'static str, Option<usize>)
         return Ok(Some((method, *order)));
     }
     let other = |problem: String, hint: String| Err(Error::Conflict { problem, hint });
-    if text.contains("ancestral") || text.contains("sde") || matches!(&*text, "eulera" | "dpm2a" | "ddpm" | "lcm") {
+    if let Some(method) = LEARNED.iter().find(|method| plain(method) == text) {
+        return other(
+            format!("solver '{name}' has to be learned first"),
+            format!("'dyweight train --method {method}' learns one, and --weights takes what it wrote"),
+        );
+    }
+    let noisy = ["eulera", "dpm2a", "ddpm", "lcm", "seeds2", "seeds3", "sasolver"];
+    if text.contains("ancestral") || text.contains("sde") || noisy.contains(&&*text) {
         let near = if text.starts_with("dpmpp") { "dpmpp" } else { "euler" };
         return other(
             format!("solver '{name}' draws noise at every step, which no solver here does"),
@@ -70,11 +109,30 @@ pub(super) fn foreign(name: &str) -> Result<Option<(&'static str, Option<usize>)
     if let Some((_, near)) = RELATIVES.iter().find(|(relative, _)| *relative == text) {
         return other(format!("there is no solver '{name}'"), format!("the nearest is '{near}'"));
     }
+    if let Some((_, near, _)) = SPELLINGS.iter().find(|(spelling, ..)| text.strip_suffix("cfgpp") == Some(spelling)) {
+        return other(format!("there is no solver '{name}'"), format!("the nearest is '{near}'"));
+    }
     Ok(None)
 }
 
 /// The name and the schedule of a name that says both, as `dpmpp_2m_karras` does.
 pub(super) fn with_schedule(name: &str) -> Option<(String, &'static str)> {
     let text = plain(name);
-    SCHEDULES.iter().find_map(|(ending, rule)| Some((text.strip_suffix(ending)?.to_string(), *rule)))
+    let longest_first = SCHEDULE_RELATIVES.iter().rev().chain(SCHEDULES);
+    longest_first.into_iter().find_map(|(ending, rule)| Some((text.strip_suffix(ending)?.to_string(), *rule)))
+}
+
+/// The schedule a name stands for; none if it is no such name, an error if it is one of something else.
+pub(super) fn schedule(name: &str) -> Result<Option<&'static str>> {
+    let text = plain(name);
+    if let Some((_, rule)) = SCHEDULES.iter().find(|(spelling, _)| *spelling == text) {
+        return Ok(Some(rule));
+    }
+    match SCHEDULE_RELATIVES.iter().find(|(relative, _)| *relative == text) {
+        Some((_, near)) => Err(Error::Conflict {
+            problem: format!("there is no schedule '{name}'"),
+            hint: format!("the nearest is '{near}'; 'dyweight list schedules' shows all"),
+        }),
+        None => Ok(None),
+    }
 }

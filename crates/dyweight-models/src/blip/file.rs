@@ -64,11 +64,6 @@ impl ImageReward {
         self.eye.forward(pixels)
     }
 
-    /// The states of a text that looks at an image.
-    pub fn text_states(&self, ids: &[u32], image: &Act) -> Result<Act> {
-        self.reader.states(ids, image)
-    }
-
     /// The reward of an image, as its tokens `[1, 1, tokens, width]`, for a text.
     pub fn reward(&self, ids: &[u32], image: &Act) -> Result<f64> {
         let mut z = self.reader.first(ids, image)?;

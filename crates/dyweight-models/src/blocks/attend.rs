@@ -41,7 +41,7 @@ impl Attend {
             k: project(k, context)?,
             v: project(v, context)?,
             out: scope.linear(out, channels, channels)?,
-            core: Attention::new(channels, heads).map_err(|e| scope.refused(q, e))?,
+            core: scope.attention(q, channels, heads)?,
         })
     }
 

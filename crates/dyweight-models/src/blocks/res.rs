@@ -49,7 +49,7 @@ impl Res {
         Ok(Self {
             norm1: scope.group_norm("norm1", inputs, norm, Activation::Silu)?,
             conv1: conv("conv1", inputs, 3)?,
-            time: time.map(|width| scope.linear("time_emb_proj", width, outputs)).transpose()?,
+            time: time.map(|width| scope.exact().linear("time_emb_proj", width, outputs)).transpose()?,
             norm2: scope.group_norm("norm2", outputs, norm, Activation::Silu)?,
             conv2: conv("conv2", outputs, 3)?,
             shortcut: (inputs != outputs).then(|| conv("conv_shortcut", inputs, 1)).transpose()?,

@@ -1,10 +1,11 @@
 //! A network with its labels bound: the view solvers have.
 
 use super::Edm;
+use super::embedding::Told;
 use super::unet::Tape;
 use crate::exchange::{leading_channels, scaled_act};
 use crate::preconditioned::{self, Factors, Preconditioned, passes};
-use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback, no_feature};
+use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback, no_embedding, no_feature};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
 use dyweight_nn::Act;
@@ -28,13 +29,17 @@ impl Preconditioned for Bound<'_> {
     /// The tape, and what is between encoder and decoder.
     type Kept = (Option<Tape>, Arc<Act>);
 
-    fn at_once(&self) -> RangeInclusive<usize> {
-        8..=16
+    fn at_once(&self) -> Option<RangeInclusive<usize>> {
+        Some(8..=16)
     }
 
     fn check(&self, x: &Tensor, levels: &Levels) -> Result<()> {
         levels.require(x.samples())?;
         let (config, samples) = (&self.model.config, x.samples());
+        let shift = levels.parts().1;
+        if !shift.is_empty() {
+            self.require_embedding(shift.len())?;
+        }
         let expected = [samples, config.channels, config.resolution, config.resolution];
         if x.shape() != expected {
             let (expected, found) = (expected.to_vec(), x.shape().to_vec());
@@ -62,20 +67,28 @@ impl Preconditioned for Bound<'_> {
         self.model.precond.slopes(sigma)
     }
 
-    fn forward(&self, x: &Tensor, of: &[Factors], samples: Range<usize>, record: bool) -> Result<(Tensor, Self::Kept)> {
+    fn forward(
+        &self,
+        x: &Tensor,
+        of: &[Factors],
+        levels: &Levels,
+        samples: Range<usize>,
+        record: bool,
+    ) -> Result<(Tensor, Self::Kept)> {
         let labels = self.model.config.label_dim;
         let rows = self.rows.as_ref().map(|rows| &rows[labels * samples.start..labels * samples.end]);
         let noise = of.iter().map(|f| f.noise as f32).collect();
+        let shift = samples.flat_map(|i| levels.parts().1.iter().map(move |by| by.of(i) as f32)).collect();
         let input = scaled_act(x, x.shape()[1], |i| of[i].input);
-        let (out, tape, narrowest) = self.model.net.forward(input, noise, rows, record);
+        let (out, tape, narrowest) = self.model.net.forward(input, Told { noise, labels: rows, shift }, record);
         Ok((leading_channels(&out, x.shape())?, (tape, narrowest)))
     }
 
     fn backward(&self, kept: Self::Kept, of: &[Factors], cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
         let tape = kept.0.expect("made by with_pullback");
         let gradient = scaled_act(cotangent, self.model.config.net.outputs, |i| of[i].out);
-        let (to_input, to_noise) = self.model.net.backward(tape, gradient);
-        Ok((leading_channels(&to_input, cotangent.shape())?, to_noise))
+        let (to_input, to_told) = self.model.net.backward(tape, gradient);
+        Ok((leading_channels(&to_input, cotangent.shape())?, to_told))
     }
 }
 
@@ -105,6 +118,11 @@ impl Denoiser for Bound<'_> {
         let (values, features): (Vec<Tensor>, Vec<Vec<Vec<f64>>>) = passes.into_iter().unzip();
         let value = if values.is_empty() { x.clone() } else { Tensor::concat(&values)? };
         Ok((value, features.concat()))
+    }
+
+    fn require_embedding(&self, len: usize) -> Result<()> {
+        let own = self.model.config.net.embedding_width();
+        if own == len { Ok(()) } else { Err(no_embedding(len, Some(own))) }
     }
 
     fn prediction(&self) -> Prediction {

@@ -8,6 +8,9 @@
 //!
 //! ω, θ and their sines are f32, as where the networks were trained: |θ| reaches 10³ with Fourier frequencies, and a more
 //! exact θ is another one. A missing label is an all-zero row.
+//!
+//! A solver may add a vector to e (the idea of MTEO): all that blocks know of the noise level they read there, each through an affine map
+//! of its own, so that one vector reaches them all.
 
 use super::config::{Config, Family, NoiseEmbedding};
 use super::tensors::TensorPlan;
@@ -25,11 +28,22 @@ pub(super) struct Embedding {
     layer1: Linear,
 }
 
+/// What the network is told beside the image.
+pub(super) struct Told<'l> {
+    /// c_noise of each sample.
+    pub noise: Vec<f32>,
+    /// A label row for each sample, or nothing at all.
+    pub labels: Option<&'l [f32]>,
+    /// A row for each sample to be added to its embedding; empty for none.
+    pub shift: Vec<f32>,
+}
+
 /// What the way back needs.
 pub(super) struct EmbeddingTape {
     noise: Vec<f32>,
     hidden: Act,
     sum: Act,
+    shifted: bool,
 }
 
 impl Embedding {
@@ -61,8 +75,9 @@ impl Embedding {
         })
     }
 
-    /// The embedding of each sample. `labels` holds one row per sample, or nothing at all.
-    pub(super) fn forward(&self, noise: Vec<f32>, labels: Option<&[f32]>) -> (Act, EmbeddingTape) {
+    /// The embedding of each sample.
+    pub(super) fn forward(&self, told: Told<'_>) -> (Act, EmbeddingTape) {
+        let Told { noise, labels, shift } = told;
         let samples = noise.len();
         let waves: Vec<f32> = noise.iter().flat_map(|c| self.waves(*c)).collect();
         let waves = Act::from_rows(samples, &waves);
@@ -76,7 +91,11 @@ impl Embedding {
             Family::Song => sum,
             Family::Adm => self.add_label(sum, labels, 1.0),
         };
-        (silu(&sum), EmbeddingTape { noise, hidden, sum })
+        let mut e = silu(&sum);
+        if !shift.is_empty() {
+            e.add_assign(&Act::from_rows(samples, &shift));
+        }
+        (e, EmbeddingTape { noise, hidden, sum, shifted: !shift.is_empty() })
     }
 
     fn add_label(&self, v: Act, labels: Option<&[f32]>, factor: f32) -> Act {
@@ -89,13 +108,16 @@ impl Embedding {
         layer.forward_residual(&Act::from_rows(samples, &rows), &v, 1.0)
     }
 
-    /// Derivative of a loss in each sample's c_noise, from its derivative in the embedding.
+    /// Derivative of a loss in each sample's c_noise, and if there was a shift then in each of its numbers, from its derivative in the embedding.
     pub(super) fn backward(&self, saved: EmbeddingTape, to_e: &Act) -> Vec<f64> {
-        let EmbeddingTape { noise, hidden, sum } = saved;
+        let EmbeddingTape { noise, hidden, sum, shifted } = saved;
         let to_sum = silu_backward(&sum, to_e);
         let to_hidden = silu_backward(&hidden, &self.layer1.backward(&to_sum));
         let to_v = self.layer0.backward(&to_hidden);
-        noise.iter().enumerate().map(|(i, c)| self.waves_backward(*c, to_v.sample(i))).collect()
+        let to_noise = noise.iter().enumerate().map(|(i, c)| self.waves_backward(*c, to_v.sample(i)));
+        let width = if shifted { to_e.shape().c } else { 0 };
+        let to_shift = (0..width).flat_map(|k| (0..noise.len()).map(move |i| f64::from(to_e.sample(i)[k])));
+        to_noise.chain(to_shift).collect()
     }
 
     fn waves(&self, noise: f32) -> Vec<f32> {

@@ -110,6 +110,10 @@ impl Model for Edm {
     fn feature_len(&self) -> Option<usize> {
         Some(self.config.narrowest())
     }
+
+    fn embedding_len(&self) -> Option<usize> {
+        Some(self.config.net.embedding_width())
+    }
 }
 
 /// The convolution algorithm of a name.

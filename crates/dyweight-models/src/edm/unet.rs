@@ -2,7 +2,7 @@
 
 use super::blueprint::Blueprint;
 use super::config::Config;
-use super::embedding::{self, Embedding};
+use super::embedding::{self, Embedding, Told};
 use super::layer::{Backward, Forward, Layer, LayerTape};
 use super::weights::Weights;
 use dyweight_core::error::Result;
@@ -19,7 +19,7 @@ pub(super) struct UNet {
 }
 
 /// What the layers kept on the way forward.
-pub(crate) struct Tape {
+pub struct Tape {
     embedding: embedding::EmbeddingTape,
     layers: Vec<LayerTape>,
 }
@@ -36,16 +36,10 @@ impl UNet {
         Ok(Self { embedding, layers, bottleneck })
     }
 
-    /// The output for image `x`, one c_noise per sample, and label rows; with a tape if it is to be differentiated.
+    /// The output for image `x` and what the network is told; with a tape if it is to be differentiated.
     /// The activation between encoder and decoder is handed over too: it is on the stack anyway.
-    pub(super) fn forward(
-        &self,
-        x: Act,
-        noise: Vec<f32>,
-        labels: Option<&[f32]>,
-        record: bool,
-    ) -> (Act, Option<Tape>, Arc<Act>) {
-        let (embedding, saved) = self.embedding.forward(noise, labels);
+    pub(super) fn forward(&self, x: Act, told: Told<'_>, record: bool) -> (Act, Option<Tape>, Arc<Act>) {
+        let (embedding, saved) = self.embedding.forward(told);
         let x = Arc::new(x);
         let mut state = Forward { aux: x.clone(), x, out: None, stack: Vec::new(), embedding };
         let (mut tape, mut narrowest) = (Vec::new(), state.x.clone());
@@ -62,7 +56,7 @@ impl UNet {
         (out, record.then_some(Tape { embedding: saved, layers: tape }), narrowest)
     }
 
-    /// Derivatives of a loss in the image and in each sample's c_noise, from its derivative in the output.
+    /// Derivatives of a loss in the image and in each sample's c_noise, then in the shift if there was one, from its derivative in the output.
     pub(super) fn backward(&self, tape: Tape, gradient: Act) -> (Act, Vec<f64>) {
         let Tape { embedding, layers } = tape;
         let mut state = Backward { x: None, aux: None, out: gradient, stack: Vec::new(), embedding: None };

@@ -85,7 +85,7 @@ impl Stream {
         let width = config.width();
         let feed = scope.at(names.feed).at("net");
         Ok(Self {
-            modulation: scope.linear(names.modulation, width, 6 * width)?,
+            modulation: scope.exact().linear(names.modulation, width, 6 * width)?,
             norm: LayerNorm::plain(EPS, width).map_err(|e| scope.refused(names.modulation, e))?,
             heads: Heads::new(scope, names.heads, width, config.head)?,
             out: scope.linear(names.out, width, width)?,
@@ -153,7 +153,7 @@ impl Double {
         Ok(Self {
             image: Stream::new(scope, config, &IMAGE)?,
             text: Stream::new(scope, config, &TEXT)?,
-            core: Attention::new(config.width(), config.heads).map_err(|e| scope.refused("attn", e))?,
+            core: scope.attention("attn", config.width(), config.heads)?,
         })
     }
 

@@ -6,7 +6,7 @@ use super::single::{Single, SingleTape};
 use super::vector::{Vector, VectorTape};
 use crate::weights::{Layout, Pages, Scope, Source, TensorPlan, TensorSet};
 use dyweight_core::error::Result;
-use dyweight_nn::{Act, LayerNorm, Linear, ModulatedGrad, Rotary, Shape, concat_tokens, split_tokens};
+use dyweight_nn::{Act, LayerNorm, Linear, ModulatedGrad, Precision, Rotary, Shape, concat_tokens, split_tokens};
 
 /// Bytes of activations inside blocks that are kept for the way back. Blocks for which there is no room left keep their inputs
 /// alone and are run again, with the same results.
@@ -62,8 +62,13 @@ pub(crate) struct FluxTape {
 
 impl Flux {
     /// Builds it from the tensors of a file, with their fingerprint.
-    pub(crate) fn load(config: &FluxConfig, set: &TensorSet, layout: &Layout) -> Result<(Self, String)> {
-        Source::build("FLUX transformer", set, layout, |scope| Self::new(config, scope))
+    pub(crate) fn load(
+        config: &FluxConfig,
+        set: &TensorSet,
+        layout: &Layout,
+        precision: Precision,
+    ) -> Result<(Self, String)> {
+        Source::build("FLUX transformer", set, layout, |scope| Self::new(config, &scope.in_precision(precision)))
     }
 
     /// A network with random weights, the same for the same seed: for tests and speed measurements.
@@ -77,9 +82,9 @@ impl Flux {
     }
 
     fn new(config: &FluxConfig, scope: &Scope<'_>) -> Result<Self> {
-        let width = config.width();
-        let vector = Vector::new(&scope.at("time_text_embed"), width, config.pooled, config.guidance)?;
-        let x_embedder = scope.linear("x_embedder", config.inputs, width)?;
+        let (width, exact) = (config.width(), scope.exact());
+        let vector = Vector::new(&exact.at("time_text_embed"), width, config.pooled, config.guidance)?;
+        let x_embedder = exact.linear("x_embedder", config.inputs, width)?;
         let context_embedder = scope.linear("context_embedder", config.context, width)?;
         scope.pages();
         let double = |i: usize| {
@@ -97,9 +102,9 @@ impl Flux {
             doubles: (0..config.doubles).map(double).collect::<Result<_>>()?,
             singles: (0..config.singles).map(single).collect::<Result<_>>()?,
             norm: LayerNorm::plain(EPS, width).map_err(|e| scope.refused("norm_out", e))?,
-            scale: scope.linear("norm_out.scale", width, width)?,
-            shift: scope.linear("norm_out.shift", width, width)?,
-            proj_out: scope.linear("proj_out", width, config.outputs)?,
+            scale: exact.linear("norm_out.scale", width, width)?,
+            shift: exact.linear("norm_out.shift", width, width)?,
+            proj_out: exact.linear("proj_out", width, config.outputs)?,
             config: config.clone(),
         })
     }

@@ -42,12 +42,12 @@ impl Single {
         let width = config.width();
         let names = ["attn.to_q", "attn.to_k", "attn.to_v", "attn.norm_q", "attn.norm_k"];
         Ok(Self {
-            modulation: scope.linear("norm.linear", width, 3 * width)?,
+            modulation: scope.exact().linear("norm.linear", width, 3 * width)?,
             norm: LayerNorm::plain(EPS, width).map_err(|e| scope.refused("norm", e))?,
             heads: Heads::new(scope, names, width, config.head)?,
             up: scope.linear("proj_mlp", width, RATIO * width)?,
             out: scope.linear("proj_out", (1 + RATIO) * width, width)?,
-            core: Attention::new(width, config.heads).map_err(|e| scope.refused("attn", e))?,
+            core: scope.attention("attn", width, config.heads)?,
         })
     }
 

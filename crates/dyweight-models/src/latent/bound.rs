@@ -35,8 +35,8 @@ pub(super) struct Bound<'m, N> {
 impl<N: Network> Preconditioned for Bound<'_, N> {
     type Kept = Option<N::Tape>;
 
-    fn at_once(&self) -> RangeInclusive<usize> {
-        self.network.at_once()
+    fn at_once(&self) -> Option<RangeInclusive<usize>> {
+        Some(self.network.at_once())
     }
 
     fn check(&self, x: &Tensor, levels: &Levels) -> Result<()> {
@@ -70,7 +70,14 @@ impl<N: Network> Preconditioned for Bound<'_, N> {
         self.precond.slopes(sigma)
     }
 
-    fn forward(&self, x: &Tensor, of: &[Factors], samples: Range<usize>, record: bool) -> Result<(Tensor, Self::Kept)> {
+    fn forward(
+        &self,
+        x: &Tensor,
+        of: &[Factors],
+        _: &Levels,
+        samples: Range<usize>,
+        record: bool,
+    ) -> Result<(Tensor, Self::Kept)> {
         let times = of.iter().map(|f| f.noise as f32).collect();
         let contexts = match &self.contexts {
             Contexts::None => Vec::new(),

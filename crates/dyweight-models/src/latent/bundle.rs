@@ -66,7 +66,9 @@ impl Bundle {
             text2: part("text_encoder_2").map(Part::Folder),
             tokenizer: part("tokenizer"),
             tokenizer2: part("tokenizer_2"),
-            scheduler: Some(dir.join("scheduler").join("scheduler_config.json")).filter(|p| p.is_file()),
+            // A link that leads nowhere is not passed over: it would be read as the usual noise table.
+            scheduler: Some(dir.join("scheduler").join("scheduler_config.json"))
+                .filter(|p| p.symlink_metadata().is_ok()),
             ..Self::default()
         };
         if bundle.is_empty() {

@@ -48,6 +48,8 @@ pub struct FlowModel {
     nothing: Mutex<Option<Arc<TextContext>>>,
     shift: Shift,
     latents: [usize; 3],
+    /// The fingerprint of the tokenizers.
+    tokens: String,
 }
 
 /// The transformer with a strength of guidance.
@@ -59,7 +61,7 @@ struct At<'m> {
 impl FlowModel {
     /// Opens the parts of a bundle, with the fingerprint of their weights.
     pub fn open(bundle: &Bundle, settings: &Settings) -> Result<(Self, String)> {
-        let (flux, flux_hash) = bundle.transformer()?;
+        let (flux, flux_hash) = bundle.transformer(settings.precision)?;
         let mut hash = Fingerprint::default();
         hash.add(flux_hash.as_bytes());
         let autoencoder = match &bundle.vae {
@@ -81,13 +83,21 @@ impl FlowModel {
         let images = autoencoder.map(|autoencoder| ImageDecoder::new(autoencoder, latents)).transpose()?;
         let texts = Texts::new(
             bundle,
-            settings.tokenizer.clone(),
+            (settings.tokenizer.clone(), settings.precision),
             [config.context, config.pooled],
             text_tokens(config, settings.text_tokens)?,
         );
         texts.fingerprints()?.iter().fold(&mut hash, |hash, text| hash.add(text.as_bytes()));
         let shift = shift.of(latents[1] * latents[2] / (PATCH * PATCH))?;
-        Ok((Self { flux, images, texts, nothing: Mutex::default(), shift, latents }, hash.text()))
+        let tokens = bundle.tokenizer_files(settings.tokenizer.as_deref())?;
+        Ok((Self { flux, images, texts, nothing: Mutex::default(), shift, latents, tokens }, hash.text()))
+    }
+
+    /// The fingerprint of everything but weights and shapes that decides its numbers: configurations, shift, tokenizers.
+    pub fn configuration(&self) -> String {
+        let images = self.images.as_ref().map(ImageDecoder::config);
+        let text = format!("{:?}|{:?}|{images:?}|{}", self.flux.config(), self.shift, self.tokens);
+        Fingerprint::default().add(text.as_bytes()).text()
     }
 
     /// The transformer.

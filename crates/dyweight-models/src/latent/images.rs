@@ -1,6 +1,6 @@
 //! From samples of a denoiser to images.
 
-use crate::autoencoder::{Autoencoder, Tiling};
+use crate::autoencoder::{Autoencoder, AutoencoderConfig, Tiling};
 use crate::exchange::{scaled_act, to_tensor};
 use dyweight_core::denoiser::{Decoder, DecoderPullback};
 use dyweight_core::error::{Error, Result};
@@ -14,6 +14,11 @@ pub struct ImageDecoder {
 }
 
 impl ImageDecoder {
+    /// The autoencoder's.
+    pub(super) fn config(&self) -> &AutoencoderConfig {
+        self.autoencoder.config()
+    }
+
     /// For latents of this shape.
     pub fn new(autoencoder: Autoencoder, latents: [usize; 3]) -> Result<Self> {
         let own = autoencoder.config().latents;

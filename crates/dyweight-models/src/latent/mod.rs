@@ -30,11 +30,11 @@ mod schedule;
 mod summary;
 mod texts;
 
+pub use crate::preconditioned::Target;
 pub use bundle::Bundle;
 pub use flow::FlowModel;
 pub use images::ImageDecoder;
 pub use model::{LatentModel, Settings};
-pub use precond::Target;
 pub use probe::{PARTS, probe};
 pub(crate) use random::Family;
 pub use random::RANDOM;

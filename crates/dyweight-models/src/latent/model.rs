@@ -3,11 +3,13 @@
 use super::bound::{Bound, Contexts};
 use super::bundle::{Bundle, Part};
 use super::images::ImageDecoder;
-use super::precond::{Precond, Scaling, Target};
+use super::precond::{Precond, Scaling};
 use super::schedule;
+use crate::arithmetic::Arithmetic;
 use crate::autoencoder::{Autoencoder, Halves};
 use crate::clip::{Padding, TextTower, Tokenizer};
 use crate::memory::unet_numbers;
+use crate::preconditioned::Target;
 use crate::unet::{Unet, UnetConfig};
 use crate::weights::read_json;
 use dyweight_core::denoiser::{Condition, Context, Cost, Decoder, Differentiable, Model, Prediction, TextContext};
@@ -15,7 +17,7 @@ use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Stream;
 use dyweight_core::schedule::BetaTable;
 use dyweight_files::Fingerprint;
-use dyweight_nn::ConvAlgo;
+use dyweight_nn::{ConvAlgo, Precision};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,6 +26,8 @@ use std::sync::Arc;
 pub struct Settings {
     /// How 3×3 convolutions are computed.
     pub conv: ConvAlgo,
+    /// How exact the products of layers over tokens are.
+    pub precision: Precision,
     /// Shape of the latents.
     pub shape: Option<[usize; 3]>,
     /// Height and width of the images.
@@ -80,12 +84,14 @@ pub struct LatentModel {
     /// The empty text, for samples that are asked for nothing.
     empty: Option<Arc<TextContext>>,
     latents: [usize; 3],
+    /// The fingerprint of the tokenizer.
+    tokens: String,
 }
 
 impl LatentModel {
     /// Builds the parts of a bundle, with the fingerprint of their weights.
     pub fn open(bundle: &Bundle, settings: &Settings) -> Result<(Self, String)> {
-        let (unet, unet_hash) = bundle.unet(settings.conv)?;
+        let (unet, unet_hash) = bundle.unet(settings.arithmetic())?;
         let mut hash = Fingerprint::default();
         hash.add(unet_hash.as_bytes());
         let autoencoder = match &bundle.vae {
@@ -106,7 +112,9 @@ impl LatentModel {
             _ => None,
         };
         let precond = precond(bundle, settings, unet.config())?;
-        Ok((Self::new(unet, precond, autoencoder, texts, settings)?, hash.text()))
+        let tokens = bundle.tokenizer_files(settings.tokenizer.as_deref())?;
+        let model = Self { tokens, ..Self::new(unet, precond, autoencoder, texts, settings)? };
+        Ok((model, hash.text()))
     }
 
     pub(super) fn new(
@@ -134,7 +142,18 @@ impl LatentModel {
         let latents = latent_shape(config, factor, settings)?;
         let images = autoencoder.map(|autoencoder| ImageDecoder::new(autoencoder, latents)).transpose()?;
         let empty = texts.as_ref().map(|texts| texts.encode("").map(Arc::new)).transpose()?;
-        Ok(Self { unet, precond, images, texts, empty, latents })
+        Ok(Self { unet, precond, images, texts, empty, latents, tokens: String::new() })
+    }
+
+    /// The fingerprint of everything but weights and shapes that decides its numbers: configurations, noise table, tokenizer.
+    pub fn configuration(&self) -> String {
+        let texts = self.texts.as_ref().map(|texts| match texts {
+            Texts::Clip(tower, _) => format!("{:?} {}", tower.config(), self.tokens),
+            Texts::Random { width } => width.to_string(),
+        });
+        let images = self.images.as_ref().map(ImageDecoder::config);
+        let text = format!("{:?}|{:?}|{images:?}|{texts:?}", self.unet.config(), self.precond);
+        Fingerprint::default().add(text.as_bytes()).text()
     }
 
     /// The U-Net.
@@ -155,7 +174,8 @@ impl LatentModel {
             Context::Text(text) => Ok(text.clone()),
             Context::Nothing => self.empty.clone().ok_or_else(|| Error::Conflict {
                 problem: "this model must be asked for something".into(),
-                hint: "give --prompt, and --tokenizer if the model came without one".into(),
+                hint: "give --prompts (one alone to sample: --prompt), and --tokenizer if the model came without one"
+                    .into(),
             }),
             Context::Class(class) => Err(Error::BadValue {
                 name: "class",
@@ -198,6 +218,16 @@ pub(super) fn latent_shape(config: &UnetConfig, factor: Option<usize>, settings:
 }
 
 impl Settings {
+    /// How its networks are computed.
+    pub(super) fn arithmetic(&self) -> Arithmetic {
+        Arithmetic { conv: self.conv, precision: self.precision }
+    }
+
+    /// The name of the precision, where it is not the usual one.
+    pub(super) fn stated_precision(&self) -> Option<&'static str> {
+        (self.precision != Precision::default()).then_some(self.precision.name())
+    }
+
     /// The shape of latents whose sides are multiples of `step`: as given, or for images of the size asked for, or of the usual side.
     pub(super) fn latents(
         &self,
@@ -219,7 +249,16 @@ impl Settings {
             Ok(pixels / factor)
         };
         let shape = match self.shape {
-            Some(shape) => shape,
+            Some(shape) => {
+                for (name, pixels, latent) in [("height", self.size[0], shape[1]), ("width", self.size[1], shape[2])] {
+                    let Some(pixels) = pixels else { continue };
+                    if side(name, Some(pixels))? != latent {
+                        let expected = format!("the latents given are {}x{}, of another {name}", shape[1], shape[2]);
+                        return Err(Error::BadValue { name, value: pixels.to_string(), expected });
+                    }
+                }
+                shape
+            }
             None => [channels, side("height", self.size[0])?, side("width", self.size[1])?],
         };
         if shape[0] != channels || shape[1] % step != 0 || shape[2] % step != 0 || shape.contains(&0) {

@@ -1,6 +1,7 @@
 //! The networks of a bundle, built.
 
 use super::bundle::{Bundle, Part};
+use crate::arithmetic::Arithmetic;
 use crate::autoencoder::{self, Autoencoder, AutoencoderConfig, Halves};
 use crate::clip::{self, Clip, ClipFile, ClipOptions, TextConfig, TextTower, Tokenizer};
 use crate::edm::kwargs::Kwargs;
@@ -9,8 +10,8 @@ use crate::t5::{self, T5, T5Config};
 use crate::unet::{self, Unet, UnetConfig};
 use crate::weights::{Layout, TensorSet};
 use dyweight_core::error::{Error, Result};
-use dyweight_files::Malformed;
-use dyweight_nn::ConvAlgo;
+use dyweight_files::{Fingerprint, Malformed, read_file};
+use dyweight_nn::{ConvAlgo, Precision};
 use serde_json::{Map, Value};
 use std::path::Path;
 use std::sync::Arc;
@@ -24,9 +25,9 @@ pub(super) struct Found<C> {
 
 impl Bundle {
     /// The U-Net, with the fingerprint of its weights. Averaged weights are preferred where a file has them.
-    pub fn unet(&self, conv: ConvAlgo) -> Result<(Unet, String)> {
+    pub fn unet(&self, arithmetic: Arithmetic) -> Result<(Unet, String)> {
         let Found { config, set, layout } = self.find_unet()?;
-        Unet::load(&config, &set, &layout, conv)
+        Unet::load(&config, &set, &layout, arithmetic)
     }
 
     /// The U-Net's configuration, and where its tensors are.
@@ -95,9 +96,9 @@ impl Bundle {
     }
 
     /// The FLUX transformer, with the fingerprint of its weights.
-    pub fn transformer(&self) -> Result<(Flux, String)> {
+    pub fn transformer(&self, precision: Precision) -> Result<(Flux, String)> {
         let Found { config, set, layout } = self.find_transformer()?;
-        Flux::load(&config, &set, &layout)
+        Flux::load(&config, &set, &layout, precision)
     }
 
     /// The transformer's configuration, and where its tensors are.
@@ -117,9 +118,9 @@ impl Bundle {
     }
 
     /// The T5 encoder, with the fingerprint of its weights.
-    pub fn text2(&self) -> Result<(T5, String)> {
+    pub fn text2(&self, precision: Precision) -> Result<(T5, String)> {
         let Found { config, set, layout } = self.find_text2()?;
-        T5::load(&config, &set, &layout)
+        T5::load(&config, &set, &layout, precision)
     }
 
     /// The T5 encoder's configuration, and where its tensors are.
@@ -144,6 +145,31 @@ impl Bundle {
     /// The tokenizer that lies beside the text encoder, or the one named.
     pub fn tokenizer(&self, named: Option<&Path>) -> Result<Option<Tokenizer>> {
         named.or(self.tokenizer.as_deref()).map(Tokenizer::read).transpose()
+    }
+
+    /// The fingerprint of the files that tokenizers are read from, those of the folder `named` if there is one.
+    pub(super) fn tokenizer_files(&self, named: Option<&Path>) -> Result<String> {
+        const NAMES: [&str; 7] = [
+            "vocab.json",
+            "merges.txt",
+            "tokenizer.json",
+            "bpe_simple_vocab_16e6.txt.gz",
+            "spiece.model",
+            "special_tokens_map.json",
+            "tokenizer_config.json",
+        ];
+        const LARGEST: u64 = 64 << 20;
+        let own = [self.tokenizer.as_deref(), self.tokenizer2.as_deref()].into_iter().flatten().map(Path::to_owned);
+        let folders = match named {
+            Some(dir) => vec![dir.to_owned(), dir.join("tokenizer"), dir.join("tokenizer_2")],
+            None => own.collect(),
+        };
+        let mut hash = Fingerprint::default();
+        let files = folders.iter().flat_map(|dir| NAMES.map(|name| dir.join(name)).into_iter().chain([dir.clone()]));
+        for file in files.filter(|file| file.is_file()) {
+            hash.add(&read_file(&file, LARGEST)?);
+        }
+        Ok(hash.text())
     }
 
     /// True if there is such a part.

@@ -2,34 +2,14 @@
 //! latent diffusion models).
 //!
 //! ```text
-//! D(x, σ) = c_skip·x + c_out·F(c_in·x, c_noise),   c_in = (1+σ²)^−½,   c_noise = 1000·τ(σ) − 1
-//! ε   c_skip = 1,            c_out = −σ
-//! flow  the network's velocity as it is: c_skip = 0, c_out = c_in = 1, c_noise = σ
-//! v   c_skip = 1/(1+σ²),     c_out = −σ(1+σ²)^−½          v = α·ε − s·x₀ of a variance-preserving process (Salimans & Ho 2022)
+//! c_noise = 1000·τ(σ) − 1      of a flow: σ
 //! ```
+//!
+//! The other factors are those of what the network predicts ([`Target`]).
 
-use crate::preconditioned::Factors;
+use crate::preconditioned::{Factors, Target};
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::schedule::BetaTable;
-
-/// What the network predicts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// The noise.
-    Noise,
-    /// v = α·ε − s·x₀.
-    V,
-}
-
-impl Target {
-    /// Its name in the field.
-    pub fn name(self) -> &'static str {
-        match self {
-            Target::Noise => "epsilon",
-            Target::V => "v",
-        }
-    }
-}
 
 /// How a network becomes a prediction.
 pub(super) trait Scaling: Send + Sync {
@@ -52,11 +32,11 @@ pub(super) struct Flow;
 
 impl Scaling for Flow {
     fn factors(&self, sigma: f64) -> Factors {
-        Factors { skip: 0.0, out: 1.0, input: 1.0, noise: sigma }
+        Target::Itself.factors(sigma, sigma)
     }
 
-    fn slopes(&self, _: f64) -> Factors {
-        Factors { skip: 0.0, out: 0.0, input: 0.0, noise: 1.0 }
+    fn slopes(&self, sigma: f64) -> Factors {
+        Target::Itself.slopes(sigma, 1.0)
     }
 
     fn range(&self) -> (f64, f64) {
@@ -80,22 +60,11 @@ const STEPS: f64 = 1000.0;
 
 impl Scaling for Precond {
     fn factors(&self, sigma: f64) -> Factors {
-        let input = 1.0 / (1.0 + sigma * sigma).sqrt();
-        let (skip, out) = match self.target {
-            Target::Noise => (1.0, -sigma),
-            Target::V => (input * input, -sigma * input),
-        };
-        Factors { skip, out, input, noise: STEPS * self.table.time(sigma) - 1.0 }
+        self.target.factors(sigma, STEPS * self.table.time(sigma) - 1.0)
     }
 
     fn slopes(&self, sigma: f64) -> Factors {
-        let input = 1.0 / (1.0 + sigma * sigma).sqrt();
-        let cube = input.powi(3);
-        let (skip, out) = match self.target {
-            Target::Noise => (0.0, -1.0),
-            Target::V => (-2.0 * sigma * input.powi(4), -cube),
-        };
-        Factors { skip, out, input: -sigma * cube, noise: STEPS * self.table.time_and_slope(sigma).1 }
+        self.target.slopes(sigma, STEPS * self.table.time_and_slope(sigma).1)
     }
 
     fn range(&self) -> (f64, f64) {

@@ -13,11 +13,12 @@
 //! Latents of an autoencoder are its own, without the scaling of a denoiser's samples.
 
 use super::bundle::Bundle;
+use crate::arithmetic::{Arithmetic, refuse_unused};
 use crate::autoencoder::{Autoencoder, Halves};
 use crate::flux::FluxInput;
 use dyweight_core::error::{Error, Result};
 use dyweight_files::{StoredTensor, TensorFile};
-use dyweight_nn::{Act, ConvAlgo, Shape, split};
+use dyweight_nn::{Act, ConvAlgo, Precision, Shape, split};
 use std::path::Path;
 
 /// Parts that can be probed.
@@ -28,15 +29,19 @@ pub fn probe(
     bundle: &Bundle,
     part: &str,
     (path, file): (&Path, &TensorFile),
-    conv: ConvAlgo,
+    arithmetic: impl Into<Arithmetic>,
 ) -> Result<(TensorFile, String)> {
-    let input = Input { path, file };
+    let (input, arithmetic) = (Input { path, file }, arithmetic.into());
+    let precision = arithmetic.precision;
+    if ["vae", "text", "clip"].contains(&part) {
+        refuse_unused(precision, part)?;
+    }
     match part {
-        "unet" => unet(bundle, &input, conv),
-        "vae" => autoencoder(bundle, &input, conv),
-        "transformer" => transformer(bundle, &input),
+        "unet" => unet(bundle, &input, arithmetic),
+        "vae" => autoencoder(bundle, &input, arithmetic.conv),
+        "transformer" => transformer(bundle, &input, precision),
         "text" => text(bundle, &input),
-        "text2" => text2(bundle, &input),
+        "text2" => text2(bundle, &input, precision),
         "clip" => clip(bundle, &input),
         _ => {
             let known = PARTS.map(String::from).to_vec();
@@ -45,8 +50,8 @@ pub fn probe(
     }
 }
 
-fn unet(bundle: &Bundle, input: &Input<'_>, conv: ConvAlgo) -> Result<(TensorFile, String)> {
-    let (unet, hash) = bundle.unet(conv)?;
+fn unet(bundle: &Bundle, input: &Input<'_>, arithmetic: Arithmetic) -> Result<(TensorFile, String)> {
+    let (unet, hash) = bundle.unet(arithmetic)?;
     let (config, x) = (unet.config(), input.image("x")?);
     let (n, step) = (x.shape().n, config.granularity());
     let up = |size: usize| size.div_ceil(step) * step;
@@ -131,16 +136,16 @@ fn text(bundle: &Bundle, input: &Input<'_>) -> Result<(TensorFile, String)> {
     Ok((output.0, hash))
 }
 
-fn text2(bundle: &Bundle, input: &Input<'_>) -> Result<(TensorFile, String)> {
-    let (encoder, hash) = bundle.text2()?;
+fn text2(bundle: &Bundle, input: &Input<'_>, precision: Precision) -> Result<(TensorFile, String)> {
+    let (encoder, hash) = bundle.text2(precision)?;
     let (n, ids) = input.ids("ids")?;
     let mut output = Output::default();
     output.rows("last_hidden_state", &[n, ids.len() / n, encoder.config().width], &encoder.encode(n, &ids)?)?;
     Ok((output.0, hash))
 }
 
-fn transformer(bundle: &Bundle, input: &Input<'_>) -> Result<(TensorFile, String)> {
-    let (flux, hash) = bundle.transformer()?;
+fn transformer(bundle: &Bundle, input: &Input<'_>, precision: Precision) -> Result<(TensorFile, String)> {
+    let (flux, hash) = bundle.transformer(precision)?;
     let config = flux.config();
     let n = input.tensor("x")?.shape().first().copied().unwrap_or(0).max(1);
     let (tokens, context) = (input.tokens("x", n, config.inputs)?, input.tokens("context", n, config.context)?);

@@ -4,8 +4,9 @@
 //! for the same words.
 
 use super::model::{LatentModel, Settings, Texts};
-use super::precond::{Precond, Target};
+use super::precond::Precond;
 use crate::autoencoder::{Autoencoder, AutoencoderConfig};
+use crate::preconditioned::Target;
 use crate::unet::{Unet, UnetConfig};
 use dyweight_core::error::Result;
 use dyweight_core::schedule::BetaTable;
@@ -54,7 +55,7 @@ impl Family {
 impl LatentModel {
     /// A model of a family with random weights, the same for the same seed.
     pub(crate) fn random(family: &Family, seed: u64, settings: &Settings) -> Result<Self> {
-        let unet = Unet::random(&family.unet, (seed, family.dtype), settings.conv)?;
+        let unet = Unet::random(&family.unet, (seed, family.dtype), settings.arithmetic())?;
         let autoencoder = Autoencoder::random(&family.autoencoder, (seed, family.dtype), settings.conv)?;
         let texts = family.unet.context.map(|width| Texts::Random { width });
         Self::new(unet, family.precond.clone(), Some(autoencoder), texts, settings)

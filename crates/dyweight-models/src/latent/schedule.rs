@@ -8,8 +8,9 @@
 //! otherwise       Stable Diffusion's with a context, the LSUN models' without
 //! ```
 
-use super::precond::{Precond, Target};
+use super::precond::Precond;
 use crate::edm::kwargs::Kwargs;
+use crate::preconditioned::Target;
 use crate::weights::TensorSet;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::schedule::{BetaTable, Shift};

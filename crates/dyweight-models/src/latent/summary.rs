@@ -46,6 +46,9 @@ pub struct Summary {
     /// Multiplications and additions of a call for one sample, where they are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<f64>,
+    /// How exact the products of layers over tokens are, where it is not f32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<&'static str>,
     /// Memory it will need, in bytes.
     pub memory: MemoryNeeds,
 }
@@ -72,14 +75,20 @@ impl Bundle {
         let bytes = parts.iter().filter(|part| !encoders(part)).map(|part| part.weighed.bytes).sum();
         let size = [latents[1], latents[2]];
         Ok(Summary {
-            takes_text: Texts::new(self, settings.tokenizer.clone(), [flux.config.context, flux.config.pooled], texts)
-                .is_complete(),
+            takes_text: Texts::new(
+                self,
+                (settings.tokenizer.clone(), settings.precision),
+                [flux.config.context, flux.config.pooled],
+                texts,
+            )
+            .is_complete(),
             parts,
             predicts: "velocity",
             latents,
             mapped: true,
             images: autoencoder.as_ref().map(|autoencoder| images(autoencoder, latents)),
             operations: Some(flux.config.operations(texts, size[0] * size[1] / (flow::PATCH * flow::PATCH))),
+            precision: settings.stated_precision(),
             memory: MemoryNeeds::of_flow(&flux.config, autoencoder.as_ref(), size, texts, bytes),
         })
     }
@@ -112,6 +121,7 @@ impl Bundle {
             mapped: true,
             images: autoencoder.as_ref().map(|autoencoder| images(autoencoder, latents)),
             operations: None,
+            precision: settings.stated_precision(),
             memory: MemoryNeeds::new(&unet.config, autoencoder.as_ref(), [latents[1], latents[2]], bytes),
         })
     }
@@ -147,6 +157,7 @@ impl Summary {
             mapped: false,
             images: Some(images(autoencoder, latents)),
             operations: None,
+            precision: settings.stated_precision(),
             memory: MemoryNeeds::new(unet, Some(autoencoder), [latents[1], latents[2]], bytes),
         })
     }

@@ -6,6 +6,7 @@ use crate::clip::{Padding, TextTower, Tokenizer};
 use crate::t5::{T5, UnigramTokenizer};
 use dyweight_core::denoiser::TextContext;
 use dyweight_core::error::{Error, Result};
+use dyweight_nn::Precision;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,6 +20,7 @@ struct Encoders {
 pub(super) struct Texts {
     bundle: Bundle,
     tokenizer: Option<PathBuf>,
+    precision: Precision,
     open: Mutex<Option<Encoders>>,
     /// Widths of a token and of the vector for the whole text that the transformer takes.
     widths: [usize; 2],
@@ -27,8 +29,13 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    pub(super) fn new(bundle: &Bundle, tokenizer: Option<PathBuf>, widths: [usize; 2], tokens: usize) -> Self {
-        Self { bundle: bundle.clone(), tokenizer, open: Mutex::default(), widths, tokens }
+    pub(super) fn new(
+        bundle: &Bundle,
+        (tokenizer, precision): (Option<PathBuf>, Precision),
+        widths: [usize; 2],
+        tokens: usize,
+    ) -> Self {
+        Self { bundle: bundle.clone(), tokenizer, precision, open: Mutex::default(), widths, tokens }
     }
 
     /// Tokens of a text.
@@ -39,7 +46,8 @@ impl Texts {
     /// Fingerprints of the encoders' weights, of those that are there.
     pub(super) fn fingerprints(&self) -> Result<Vec<String>> {
         let clip = self.bundle.text.is_some().then(|| self.bundle.text().map(|(_, hash)| hash)).transpose()?;
-        let t5 = self.bundle.text2.is_some().then(|| self.bundle.text2().map(|(_, hash)| hash)).transpose()?;
+        let t5 =
+            self.bundle.text2.is_some().then(|| self.bundle.text2(self.precision).map(|(_, hash)| hash)).transpose()?;
         Ok(clip.into_iter().chain(t5).collect())
     }
 
@@ -93,7 +101,10 @@ impl Texts {
         };
         let encoders = Encoders {
             clip: (self.bundle.text()?.0, Tokenizer::read(&beside(&self.bundle.tokenizer, "tokenizer"))?),
-            t5: (self.bundle.text2()?.0, UnigramTokenizer::read(&beside(&self.bundle.tokenizer2, "tokenizer_2"))?),
+            t5: (
+                self.bundle.text2(self.precision)?.0,
+                UnigramTokenizer::read(&beside(&self.bundle.tokenizer2, "tokenizer_2"))?,
+            ),
         };
         let found = [encoders.t5.0.config().width, encoders.clip.0.config().stack.width];
         if found != self.widths {

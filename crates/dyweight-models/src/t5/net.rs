@@ -4,7 +4,7 @@ use super::buckets::biases;
 use super::config::T5Config;
 use crate::weights::{Layout, Pages, Scope, Source, TensorPlan, TensorSet};
 use dyweight_core::error::{Error, Result};
-use dyweight_nn::{Act, Attention, Bias, Embedding, Gelu, Linear, RmsNorm};
+use dyweight_nn::{Act, Attention, Bias, Embedding, Gelu, Linear, Precision, RmsNorm};
 
 /// A T5 encoder with its weights.
 pub struct T5 {
@@ -57,7 +57,7 @@ impl Block {
     fn new(scope: &Scope<'_>, config: &T5Config) -> Result<Self> {
         let (width, inner, hidden, eps) = (config.width, config.inner(), config.hidden, config.eps as f32);
         let (attend, feed) = (scope.at("layer.0.SelfAttention"), scope.at("layer.1.DenseReluDense"));
-        let core = Attention::new(inner, config.heads).map_err(|e| scope.refused("layer.0", e))?;
+        let core = scope.attention("layer.0", inner, config.heads)?;
         Ok(Self {
             norm1: scope.rms_norm("layer.0.layer_norm", width, eps)?,
             q: attend.linear_without_bias("q", width, inner)?,
@@ -86,8 +86,13 @@ impl Block {
 
 impl T5 {
     /// Builds it from the tensors of a file, with their fingerprint.
-    pub(crate) fn load(config: &T5Config, set: &TensorSet, layout: &Layout) -> Result<(Self, String)> {
-        Source::build("T5 encoder", set, layout, |scope| Self::new(config, scope))
+    pub(crate) fn load(
+        config: &T5Config,
+        set: &TensorSet,
+        layout: &Layout,
+        precision: Precision,
+    ) -> Result<(Self, String)> {
+        Source::build("T5 encoder", set, layout, |scope| Self::new(config, &scope.in_precision(precision)))
     }
 
     /// One with random weights, the same for the same seed.

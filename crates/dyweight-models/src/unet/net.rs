@@ -3,6 +3,7 @@
 use super::config::UnetConfig;
 use super::mixer::{Mixer, MixerTape};
 use super::time::{TimeEmbedding, TimeTape, Waves};
+use crate::arithmetic::Arithmetic;
 use crate::blocks::{Res, ResSize, ResTape};
 use crate::weights::{Layout, Scope, Source, TensorPlan, TensorSet};
 use dyweight_core::error::Result;
@@ -52,9 +53,9 @@ impl Unet {
         config: &UnetConfig,
         set: &TensorSet,
         layout: &Layout,
-        algo: ConvAlgo,
+        arithmetic: Arithmetic,
     ) -> Result<(Self, String)> {
-        let build = |scope: &Scope<'_>| Self::new(config, scope, algo);
+        let build = |scope: &Scope<'_>| Self::new(config, scope, arithmetic);
         // Before the network is there: a plan has layers too.
         let weight_bytes = Source::weigh("U-Net", &Source::plan(build)?, set, layout)?.bytes;
         let (unet, hash) = Source::build("U-Net", set, layout, build)?;
@@ -62,25 +63,26 @@ impl Unet {
     }
 
     /// A network with random weights, the same for the same seed: for tests and speed measurements.
-    pub fn random(config: &UnetConfig, (seed, dtype): (u64, Dtype), algo: ConvAlgo) -> Result<Self> {
+    pub fn random(config: &UnetConfig, (seed, dtype): (u64, Dtype), arithmetic: impl Into<Arithmetic>) -> Result<Self> {
         let numbers: usize = Self::plan(config)?.iter().map(|tensor| tensor.shape.iter().product::<usize>()).sum();
-        let unet = Self::new(config, &Source::Random { seed, dtype }.root(), algo)?;
+        let unet = Self::new(config, &Source::Random { seed, dtype }.root(), arithmetic.into())?;
         Ok(Self { weight_bytes: (numbers * dtype.size()) as u64, ..unet })
     }
 
     /// The tensors of a configuration.
     pub fn plan(config: &UnetConfig) -> Result<Vec<TensorPlan>> {
-        Source::plan(|scope| Self::new(config, scope, ConvAlgo::Direct))
+        Source::plan(|scope| Self::new(config, scope, ConvAlgo::Direct.into()))
     }
 
-    fn new(config: &UnetConfig, scope: &Scope<'_>, algo: ConvAlgo) -> Result<Self> {
+    fn new(config: &UnetConfig, scope: &Scope<'_>, arithmetic: Arithmetic) -> Result<Self> {
+        let (scope, algo) = (&scope.in_precision(arithmetic.precision), arithmetic.conv);
         let (widths, levels, time) = (&config.widths, config.widths.len(), config.time_width());
         let norm = (config.groups, config.eps as f32);
         let res = |scope: Scope<'_>, inputs: usize, outputs: usize| {
             Res::new(&scope, ResSize { inputs, outputs, time: Some(time), norm }, algo)
         };
         let waves = Waves::new(widths[0], config.frequency_shift, config.cosines_first);
-        let embedding = TimeEmbedding::new(&scope.at("time_embedding"), waves, [widths[0], time])?;
+        let embedding = TimeEmbedding::new(&scope.exact().at("time_embedding"), waves, [widths[0], time])?;
         let conv_in = scope.conv("conv_in", ConvSpec::same(config.inputs, widths[0], 3, algo))?;
 
         let (mut channels, mut skips) = (widths[0], vec![widths[0]]);

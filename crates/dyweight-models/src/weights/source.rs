@@ -7,7 +7,9 @@ use super::set::TensorSet;
 use dyweight_core::error::{Error, Result};
 use dyweight_files::{Dtype as FileDtype, Fingerprint, Malformed, SharedBytes, StoredTensor};
 use dyweight_nn as nn;
-use dyweight_nn::{Activation, Conv2d, ConvSpec, Embedding, GroupNorm, LayerNorm, Linear, RmsNorm, Weights};
+use dyweight_nn::{
+    Activation, Attention, Conv2d, ConvSpec, Embedding, GroupNorm, LayerNorm, Linear, Precision, RmsNorm, Weights,
+};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -88,7 +90,7 @@ impl<'s> Source<'s> {
 
     /// All of it.
     pub(crate) fn root(&self) -> Scope<'_> {
-        Scope { source: self, prefix: String::new(), packed: false }
+        Scope { source: self, prefix: String::new(), packed: false, precision: Precision::default() }
     }
 
     /// Hash of names, shapes and the first and last numbers of every tensor: the same whatever the container and layout,
@@ -172,17 +174,33 @@ pub(crate) struct Scope<'s> {
     source: &'s Source<'s>,
     prefix: String,
     packed: bool,
+    precision: Precision,
 }
 
 impl Scope<'_> {
     /// The tensors below `name` of these.
     pub(crate) fn at(&self, name: impl std::fmt::Display) -> Self {
-        Self { source: self.source, prefix: self.name(&name.to_string()), packed: self.packed }
+        Self { prefix: self.name(&name.to_string()), ..self.same() }
     }
 
     /// The same, with linear layers that keep a copy of their weights for speed ([`Linear::packed`]).
     pub(crate) fn packed(&self) -> Self {
-        Self { source: self.source, prefix: self.prefix.clone(), packed: true }
+        Self { packed: true, ..self.same() }
+    }
+
+    /// The same, with linear layers of this precision.
+    pub(crate) fn in_precision(&self, precision: Precision) -> Self {
+        Self { precision, ..self.same() }
+    }
+
+    /// The same, with linear layers of f32: those at the ends of a network and those of one vector for a whole sample, which take
+    /// little time and whose errors reach every token.
+    pub(crate) fn exact(&self) -> Self {
+        self.in_precision(Precision::F32)
+    }
+
+    fn same(&self) -> Self {
+        Self { source: self.source, prefix: self.prefix.clone(), packed: self.packed, precision: self.precision }
     }
 
     fn name(&self, part: &str) -> String {
@@ -251,8 +269,14 @@ impl Scope<'_> {
     }
 
     fn linear_of(&self, part: &str, weights: Weights, bias: Option<&[f32]>) -> Result<Linear> {
-        let linear = Linear::from_weights(weights, bias).map_err(|e| self.refused(part, e))?;
+        let linear = Linear::in_precision(self.precision, weights, bias).map_err(|e| self.refused(part, e))?;
         Ok(if self.packed && !self.planning() { linear.packed() } else { linear })
+    }
+
+    /// Attention over tokens.
+    pub(crate) fn attention(&self, part: &str, channels: usize, heads: usize) -> Result<Attention> {
+        let attention = Attention::new(channels, heads).and_then(|attention| attention.in_precision(self.precision));
+        attention.map_err(|e| self.refused(part, e))
     }
 
     /// A convolution with a bias.

@@ -1,4 +1,4 @@
-//! Gradients in state and level against finite differences, for every option of the networks.
+//! Gradients in state, level and shift of the embedding against finite differences, for every option of the networks.
 //!
 //! The engine computes in f32, so single entries drown in rounding; directional derivatives do not. Along the gradient's
 //! own direction the derivative is its norm, the largest there is; along a random one it must be the inner product.
@@ -86,4 +86,67 @@ fn gradients_under_guidance() {
     let (to_x, to_sigma) = pullback(&case.cotangent).unwrap();
     case.check_x(&to_x);
     case.check_sigma(&to_sigma);
+}
+
+/// Levels whose embedding has a shift for each number and each sample.
+fn shifted(shift: &[Vec<f64>]) -> Levels {
+    let by = shift.iter().map(|by| Levels::Each(by.clone())).collect();
+    Levels::Shifted { level: Box::new(Levels::Each(SIGMAS.to_vec())), by }
+}
+
+fn check_shift(name: &str, model: &dyn Differentiable, shape: [usize; 4], numbers: usize) {
+    let (x, cotangent) = (batch(3, shape), batch(4, shape));
+    let rows = |seed: u64, size: f64| -> Vec<Vec<f64>> {
+        batch(seed, [numbers, 2, 1, 1]).data().chunks(2).map(|pair| pair.iter().map(|v| size * v).collect()).collect()
+    };
+    // Zeros change no bit.
+    let plain = model.predict(&x, &Levels::Each(SIGMAS.to_vec())).unwrap();
+    assert_eq!(model.predict(&x, &shifted(&rows(5, 0.0))).unwrap(), plain, "{name}");
+    // Away from them, in the direction of the gradient and in one of no meaning.
+    let at = rows(5, 0.3);
+    let (value, pullback) = model.with_pullback(&x, &shifted(&at)).unwrap();
+    assert_eq!(value, model.predict(&x, &shifted(&at)).unwrap(), "{name}");
+    assert!(value != plain, "{name}");
+    let (_, told) = pullback(&cotangent).unwrap();
+    assert_eq!(told.len(), 2 + 2 * numbers, "{name}");
+    let gradient: Vec<Vec<f64>> = told[2..].chunks(2).map(<[f64]>::to_vec).collect();
+    let inner = |a: &[Vec<f64>], b: &[Vec<f64>]| dot(&a.concat(), &b.concat());
+    let norm = inner(&gradient, &gradient).sqrt();
+    // Of each sample alone too: the other's numbers must not be in it.
+    let alone = |i: usize| {
+        let only = |pair: &Vec<f64>| (0..2).map(|k| if k == i { pair[k] } else { 0.0 }).collect::<Vec<f64>>();
+        gradient.iter().map(only).collect::<Vec<_>>()
+    };
+    for direction in [gradient.clone(), alone(0), alone(1), rows(9, 1.0)] {
+        let length = inner(&direction, &direction).sqrt();
+        let loss = |h: f64| {
+            let moved = |(at, by): (&Vec<f64>, &Vec<f64>)| (0..2).map(|k| at[k] + h * by[k] / length).collect();
+            let levels = shifted(&at.iter().zip(&direction).map(moved).collect::<Vec<_>>());
+            dot(model.predict(&x, &levels).unwrap().data(), cotangent.data())
+        };
+        let h = 0.02;
+        let difference = (8.0 * (loss(h) - loss(-h)) - (loss(2.0 * h) - loss(-2.0 * h))) / (12.0 * h);
+        let expected = inner(&gradient, &direction) / length;
+        assert!((difference - expected).abs() < 4e-3 * norm, "{name}: {difference} {expected} of {norm}");
+    }
+    let refused = model.require_embedding(numbers + 1).unwrap_err().to_string();
+    assert!(
+        refused.contains(&format!("{} numbers", numbers + 1)) && refused.contains(&numbers.to_string()),
+        "{refused}"
+    );
+    assert!(model.predict(&x, &shifted(&rows(5, 0.0)[1..])).is_err(), "{name}");
+}
+
+#[test]
+fn gradients_in_a_shift_of_the_embedding() {
+    for (name, differing) in every_kind() {
+        let model = random(differing);
+        let ([c, h, w], numbers) = (model.shape(), model.embedding_len().unwrap());
+        let labels = if model.classes() > 0 { vec![0, model.classes() - 1] } else { Vec::new() };
+        let bound = model.denoiser(&Condition::classes(labels)).unwrap();
+        check_shift(name, &*bound, [2, c, h, w], numbers);
+    }
+    let model = random(serde_json::json!({"label_dim": 3}));
+    let bound = model.denoiser(&Condition::classes([2, 0]).guided(Some(2.5))).unwrap();
+    check_shift("guided", &*bound, [2, 2, 8, 8], model.embedding_len().unwrap());
 }

@@ -67,6 +67,25 @@ fn large_batches_are_their_samples() {
     assert!(refused.unwrap_err().to_string().contains("cotangent"));
 }
 
+/// So are derivatives in a shift of the embedding, which come number by number.
+#[test]
+fn shifts_of_large_batches_are_those_of_their_samples() {
+    let model = random(json!({}));
+    let (bound, numbers) = (model.bind_rows(None), model.embedding_len().unwrap());
+    let (x, cotangent, shifts) = (batch(1, [19, 2, 8, 8]), batch(2, [19, 2, 8, 8]), batch(3, [numbers, 19, 1, 1]));
+    let told = |range: std::ops::Range<usize>| {
+        let by = (0..numbers).map(|k| Levels::Each(shifts.sample(k)[range.clone()].to_vec())).collect();
+        let levels = Levels::Shifted { level: Box::new(Levels::One(0.7)), by };
+        let (_, pullback) = bound.with_pullback(&x.slice(range.clone()), &levels).unwrap();
+        pullback(&cotangent.slice(range)).unwrap().1
+    };
+    let whole = told(0..19);
+    for i in [0, 8, 18] {
+        let alone: Vec<f64> = whole.chunks(19).map(|number| number[i]).collect();
+        assert_eq!(told(i..i + 1), alone);
+    }
+}
+
 #[test]
 fn threads_do_not_matter() {
     let model = embedded::fashion().unwrap().build(ConvAlgo::default()).unwrap();

@@ -5,9 +5,10 @@ use dyweight_core::denoiser::{Condition, Context, Levels, Model};
 use dyweight_core::error::Result;
 use dyweight_core::tensor::{Tensor, dot};
 use dyweight_files::{StoredTensor, TensorFile};
+use dyweight_models::Arithmetic;
 use dyweight_models::clip::{Padding, Tokenizer};
 use dyweight_models::latent::{Bundle, LatentModel, Settings, probe};
-use dyweight_nn::ConvAlgo;
+use dyweight_nn::{ConvAlgo, Precision};
 use std::path::PathBuf;
 
 fn folder() -> PathBuf {
@@ -37,6 +38,24 @@ fn check(part: &str, conv: ConvAlgo, outputs: &[(&str, f64)]) -> Result<()> {
 fn unet_and_its_gradients() -> Result<()> {
     check("unet", ConvAlgo::Direct, &[("eps", 2e-5), ("grad_x", 5e-5), ("grad_t", 1e-4)])?;
     check("unet", ConvAlgo::Winograd4, &[("eps", 1e-4), ("grad_x", 1e-3), ("grad_t", 1e-3)])
+}
+
+/// Products of layers over tokens are rounded to 8 bits, convolutions are not.
+#[test]
+fn unet_in_bf16_is_near_the_reference() -> Result<()> {
+    if !Precision::Bf16.is_available() {
+        eprintln!("SKIPPED: this processor has no products of bf16 (avx512bf16)");
+        return Ok(());
+    }
+    let (path, arithmetic) =
+        (folder().join("unet.io.safetensors"), Arithmetic { conv: ConvAlgo::Direct, precision: Precision::Bf16 });
+    let file = TensorFile::read(&path)?;
+    let (found, _) = probe(&Bundle::of_folder(&folder())?, "unet", (&path, &file), arithmetic)?;
+    for name in ["eps", "grad_x", "grad_t"] {
+        let difference = difference(&found.tensors[name], &file.tensors[name]);
+        assert!((1e-4..2e-2).contains(&difference), "{name}: {difference:e}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Who competes.
 
 use dyweight_core::error::{Error, Result};
-use dyweight_methods::solver_file::SolverFile;
-use dyweight_methods::spec::{Budget, ScheduleSpec, SolverSpec};
+use dyweight_methods::solver_file::{Asked, SolverFile};
+use dyweight_methods::spec::{ScheduleSpec, SolverSpec};
 use dyweight_train::{Learned, TrainSpec};
 use serde::Serialize;
 
@@ -85,8 +85,8 @@ impl Term {
 }
 
 impl Contestant {
-    /// A preset, a solver file, or a tensor file that is one; of a file for a range of budgets one solver for each that is asked for.
-    pub fn open(source: &str, budgets: &[usize], calls: Option<usize>) -> Result<Vec<Self>> {
+    /// A preset, a solver file, or a tensor file that is one; of a file for a range one solver for each budget that is asked for. Evaluations cost `calls`.
+    pub fn open(source: &str, budgets: &[usize], calls: Option<usize>, guidance: Option<f64>) -> Result<Vec<Self>> {
         let learned = Learned::open(source)?;
         let file = learned.file.ok_or_else(|| Error::Conflict {
             problem: format!("{source} holds bare weights without their grid"),
@@ -94,9 +94,9 @@ impl Contestant {
         })?;
         let given = |file| Contestant::Given { file: Box::new(file) };
         if file.served().is_none() || budgets.is_empty() {
-            return Ok(vec![given(file.at(source, None, None)?)]);
+            return Ok(vec![given(file.at(source, Asked::default())?)]);
         }
-        let at = |nfe: &usize| file.at(source, Some(Budget::Nfe(*nfe)), calls).map(given);
+        let at = |nfe: &usize| file.at(source, Asked { calls, guidance, ..Asked::nfe(*nfe) }).map(given);
         budgets.iter().map(at).collect()
     }
 }

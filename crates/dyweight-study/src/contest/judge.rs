@@ -433,6 +433,10 @@ impl Denoiser for Spy<'_> {
         Ok((out, feature))
     }
 
+    fn require_embedding(&self, len: usize) -> Result<()> {
+        self.inner.require_embedding(len)
+    }
+
     fn prediction(&self) -> Prediction {
         self.inner.prediction()
     }

@@ -5,6 +5,7 @@ use super::page::Style;
 use super::run::solver_file;
 use super::view::View;
 use crate::report::html::{Cell, Column, Page, Table};
+use dyweight_models::Precision;
 
 impl View<'_> {
     /// What was run, and how to repeat it.
@@ -17,12 +18,16 @@ impl View<'_> {
             fact(
                 "Model",
                 format!(
-                    "{} ({}x{}x{}), weights sha256 {}",
+                    "{} ({}x{}x{}), weights sha256 {}{}",
                     subject.name,
                     shape[0],
                     shape[1],
                     shape[2],
-                    subject.model.sha256.chars().take(16).collect::<String>()
+                    subject.model.sha256.chars().take(16).collect::<String>(),
+                    match subject.model.precision() {
+                        Precision::F32 => "",
+                        Precision::Bf16 => ", products of layers over tokens in bf16",
+                    }
                 ),
             );
         }

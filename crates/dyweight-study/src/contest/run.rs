@@ -59,6 +59,9 @@ pub trait Watch: Send {
         None
     }
 
+    /// So many steps of the piece were made by an earlier run.
+    fn skip(&mut self, _steps: usize) {}
+
     /// So many steps more; `Break` asks to stop.
     fn advance(&mut self, steps: usize) -> ControlFlow<Error>;
 }
@@ -276,7 +279,13 @@ impl Working<'_> {
         self.begin(&format!("training {}, {} calls", entry.row, entry.nfe), course.iterations(), cost);
         let watch = &mut self.watch;
         let (begun, is_new) = (Instant::now(), !course.files().state.exists());
-        let lesson = course.take(stages, &mut |_, _| watch.advance(1))?;
+        let mut is_first = true;
+        let lesson = course.take(stages, &mut |iteration, _| {
+            if std::mem::take(&mut is_first) && iteration.index > 0 {
+                watch.skip(iteration.index);
+            }
+            watch.advance(1)
+        })?;
         if self.comm.is_first() && is_new {
             let (key, seconds) = (format!("training-{key}"), begun.elapsed().as_secs_f64());
             self.note_time(&key, "seconds", seconds)?;
@@ -329,7 +338,8 @@ impl Working<'_> {
             judging.batch,
         )
         .shared_by(self.comm.clone())
-        .cached_in(self.directory.join("teacher"), &subject.model.sha256)?;
+        .stopped_by(self.watch.stop())
+        .cached_in(self.directory.join("teacher"), &format!("{} {}", subject.model.sha256, subject.model.settings))?;
         self.teach(&targets, samples, entry.subject)?;
         self.show_teacher(&targets, entry.subject)?;
         let still = Judge { judging, subject, targets: &targets, tick: &|_| false };

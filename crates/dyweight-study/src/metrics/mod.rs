@@ -21,5 +21,5 @@ pub mod teacher;
 pub use estimate::Estimate;
 pub use features::{Features, quantise};
 pub use kid::kid;
-pub use precision_recall::{NEIGHBOURS, PrecisionRecall, precision_recall};
+pub use precision_recall::{NEIGHBOURS, PrecisionRecall, precision_recall, variety};
 pub use provenance::{FieldCount, Origin, Provenance};

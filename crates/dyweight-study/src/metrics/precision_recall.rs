@@ -9,11 +9,15 @@
 //! Errors are those of a share of n independent trials, with half a trial added to each side so that 0 and 1 are not
 //! claimed to be certain; the manifold counts as given. Values depend on the size of both sets: compare equal sizes only.
 //!
+//! Of two sets of samples that come of the same noise the shares are compared point by point ([`variety`]). That the manifold counts as given is right there: of sets
+//! that differ by a tenth of their spread the error of the difference is right, as a test has it; of sets that share nothing that of recall is too small.
+//!
 //! Distances are computed block by block: memory grows with n, not n².
 
 use super::{Estimate, Features};
 use crate::linalg::products;
 use dyweight_core::error::{Error, Result};
+use dyweight_train::{Share, Variety};
 use rayon::prelude::*;
 
 /// Neighbours a ball reaches to.
@@ -32,6 +36,19 @@ pub struct PrecisionRecall {
 
 /// Precision and recall of samples against real images.
 pub fn precision_recall(real: &Features, samples: &Features) -> Result<PrecisionRecall> {
+    let (precise, recalled) = inside(real, samples)?;
+    Ok(PrecisionRecall { precision: share(&precise), recall: share(&recalled) })
+}
+
+/// How both change from one set of samples to another of the same noise, row by row.
+pub fn variety(real: &Features, before: &Features, after: &Features) -> Result<Variety> {
+    let ((precise, recalled), (then_precise, then_recalled)) = (inside(real, before)?, inside(real, after)?);
+    let (precision, recall) = (change(&precise, &then_precise), change(&recalled, &then_recalled));
+    Ok(Variety { precision, recall, samples: after.len() })
+}
+
+/// Which samples lie among real images, and which of these among samples.
+fn inside(real: &Features, samples: &Features) -> Result<(Vec<bool>, Vec<bool>)> {
     real.require_like(samples)?;
     for set in [real, samples] {
         if set.len() <= NEIGHBOURS {
@@ -40,13 +57,25 @@ pub fn precision_recall(real: &Features, samples: &Features) -> Result<Precision
         }
     }
     let (real, samples) = (PointSet::new(real), PointSet::new(samples));
-    Ok(PrecisionRecall { precision: share(&real.covers(&samples)), recall: share(&samples.covers(&real)) })
+    Ok((real.covers(&samples), samples.covers(&real)))
 }
 
 fn share(inside: &[bool]) -> Estimate {
     let (hits, n) = (inside.iter().filter(|i| **i).count() as f64, inside.len() as f64);
     let smoothed = (hits + 0.5) / (n + 1.0);
     Estimate::new(hits / n, (smoothed * (1.0 - smoothed) / n).sqrt(), inside.len())
+}
+
+/// Two shares of the same points. What most points do in both has no error: only those that went in or out count, with half a point added to each.
+fn change(before: &[bool], after: &[bool]) -> Share {
+    let n = before.len().min(after.len()) as f64;
+    let of = |inside: &[bool]| inside.iter().filter(|i| **i).count() as f64 / inside.len() as f64;
+    let moved = |from: bool| {
+        let count = before.iter().zip(after).filter(|(b, a)| **b == from && **a != from).count() as f64;
+        (count + 0.5) / (n + 1.0)
+    };
+    let (out, into) = (moved(true), moved(false));
+    Share { before: of(before), after: of(after), error: ((out + into - (into - out).powi(2)) / n).sqrt() }
 }
 
 /// Features with their squared lengths.
@@ -148,6 +177,40 @@ mod tests {
         let same = precision_recall(&real, &real).unwrap();
         assert_eq!((same.precision.value, same.recall.value), (1.0, 1.0));
         assert!(same.precision.error > 0.0);
+    }
+
+    #[test]
+    fn a_collapse_is_seen_and_a_little_noise_seldom() {
+        let (real, wide, narrow) = (set(1, 500, 4, 1.0), set(2, 500, 4, 1.0), set(2, 500, 4, 0.4));
+        let same = variety(&real, &wide, &wide).unwrap();
+        assert!(!same.is_lost() && same.precision.error > 0.0 && same.precision.before == same.precision.after);
+        let found = precision_recall(&real, &narrow).unwrap();
+        let lost = variety(&real, &wide, &narrow).unwrap();
+        assert_eq!((lost.precision.after, lost.recall.after), (found.precision.value, found.recall.value));
+        assert!(lost.is_lost() && lost.recall.has_fallen() && !lost.precision.has_fallen(), "{lost:?}");
+        // The other way round what falls is precision.
+        let scattered = variety(&real, &narrow, &wide).unwrap();
+        assert!(scattered.precision.has_fallen() && !scattered.recall.has_fallen(), "{scattered:?}");
+        // A little noise changes nothing but by chance: two shares beyond two errors, one in twenty times.
+        let alarm = |seed: u64| {
+            let (real, wide, noise) = (set(seed, 120, 4, 1.0), set(seed + 1, 120, 4, 1.0), set(seed + 2, 120, 4, 0.1));
+            let moved = wide.rows().iter().zip(noise.rows()).map(|(x, n)| (x + n) / 1.01f32.sqrt()).collect();
+            variety(&real, &wide, &Features::from_rows(4, moved).unwrap()).unwrap().is_lost()
+        };
+        let alarms = (0..200).filter(|i| alarm(100 + 3 * i)).count();
+        assert!((1..=16).contains(&alarms), "{alarms} of 200");
+    }
+
+    /// 100 points of which 10 go out and 4 come in.
+    #[test]
+    fn a_change_counted_by_hand() {
+        let before: Vec<bool> = (0..100).map(|i| i < 60).collect();
+        let after: Vec<bool> = (0..100).map(|i| (10..64).contains(&i)).collect();
+        let found = change(&before, &after);
+        assert_eq!((found.before, found.after), (0.6, 0.54));
+        let (out, into) = (10.5 / 101.0, 4.5 / 101.0);
+        assert!((found.error - ((out + into - (out - into) * (out - into)) / 100f64).sqrt()).abs() < 1e-15);
+        assert!(!found.has_fallen());
     }
 
     #[test]

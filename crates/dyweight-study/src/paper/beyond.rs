@@ -34,7 +34,7 @@ const RECOMMENDED: &str = "bands,operator:3";
 /// All past slopes: a window as long as any run.
 const ALL_SLOPES: &str = "all slopes";
 /// The switches alone, then together.
-const SPANS: [&str; 11] = [
+const SPANS: [&str; 13] = [
     "state",
     "bands",
     "operator:3",
@@ -42,10 +42,12 @@ const SPANS: [&str; 11] = [
     "operator:3:mixed",
     "operator:5:mixed",
     "sample",
+    "embedding",
     RECOMMENDED,
     "bands,operator:5",
     "state,bands,operator:3",
     "state,bands,operator:3,sample",
+    "bands,operator:3,embedding",
 ];
 
 /// The spans that are asked for, with their row.

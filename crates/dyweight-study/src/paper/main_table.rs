@@ -26,7 +26,7 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
 /// Solver files of learned rivals at the budgets asked for; those of other budgets, or that cannot be read, take no part.
 fn given(setup: &StudySetup) -> Vec<Entry> {
     let entry = |(source, nfe): (&String, &usize)| {
-        let who = Contestant::open(source, &[*nfe], None).ok()?.pop()?;
+        let who = Contestant::open(source, &[*nfe], None, setup.guidance).ok()?.pop()?;
         let Contestant::Given { file } = &who else { return None };
         (file.nfe == *nfe).then(|| Entry::new(crate::compare::row_of(source), *nfe, who))
     };

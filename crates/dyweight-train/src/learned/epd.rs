@@ -47,7 +47,18 @@ pub fn epd_preset(preset: &EpdPreset) -> Result<SolverFile> {
     // What is really called, which the authors count once for all points of a step.
     let nfe = (1 + points) * preset.r.len() - usize::from(preset.afs);
     let afs = preset.afs;
-    let frame = Frame { grid, schedule, range, afs, prediction, bounded: !latent, shape: None, feature: None, nfe };
+    let frame = Frame {
+        grid,
+        schedule,
+        range,
+        afs,
+        prediction,
+        bounded: !latent,
+        shape: None,
+        feature: None,
+        embedding: None,
+        nfe,
+    };
     let mut file = SolverFile::new(body, &frame)?;
     file.model = ModelIdentity { name: preset.dataset.clone(), sha256: None };
     for (key, value) in

@@ -11,8 +11,7 @@ use dyweight_files::Malformed;
 use dyweight_files::{EpdPresets, Fingerprint, Format, Presets, SharedBytes, TensorFile, read_file, sniff};
 use dyweight_methods::Weights;
 use dyweight_methods::learned::LearnedSolver;
-use dyweight_methods::solver_file::{Body, SolverFile};
-use dyweight_methods::spec::Budget;
+use dyweight_methods::solver_file::{Asked, Body, SolverFile};
 use serde_json::Value;
 use std::path::Path;
 
@@ -26,6 +25,11 @@ pub fn named_preset(name: &str) -> Result<(String, SolverFile)> {
     match ours.find(name) {
         Err(Error::UnknownName { kind, name, mut known }) => {
             known.extend(epd.presets.iter().map(|p| p.name.clone()));
+            // Of a model that is known, its budgets alone.
+            let by_model = ours.presets.iter().filter_map(|p| p.model_name());
+            let start = format!("{}-nfe", lower.split("-nfe").next().unwrap_or_default());
+            let alike: Vec<String> = known.iter().cloned().chain(by_model).filter(|n| n.starts_with(&start)).collect();
+            let known = if alike.is_empty() { known } else { alike };
             Err(Error::UnknownName { kind, name, known })
         }
         found => {
@@ -80,10 +84,10 @@ impl Learned {
         }
     }
 
-    /// The solver of one budget, where the source has one for each of a range; see [`SolverFile::at`].
-    pub fn at(self, source: &str, budget: Option<Budget>, calls: Option<usize>) -> Result<Self> {
+    /// The solver that is asked for, where the source has one for each of a range; see [`SolverFile::at`].
+    pub fn at(self, source: &str, asked: Asked) -> Result<Self> {
         match (&self.body, &self.file) {
-            (_, Some(file)) => Ok(Self::of_file(file.at(source, budget, calls)?)),
+            (_, Some(file)) => Ok(Self::of_file(file.at(source, asked)?)),
             (Body::Any(_), None) => Err(Error::Conflict {
                 problem: format!("{source} holds the numbers of many budgets without their grid"),
                 hint: "use the solver file that training wrote".into(),

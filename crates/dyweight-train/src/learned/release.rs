@@ -45,7 +45,18 @@ pub fn released(coefficients: &OfficialCoefficients) -> Result<SolverFile> {
     let weights = Weights::new(rows, coefficients.time_scale.clone());
     let grid = schedule.grid(coefficients.weights.len(), range)?;
     let (afs, nfe) = (coefficients.afs, coefficients.nfe);
-    let frame = Frame { grid, schedule, range, afs, prediction, bounded: false, shape: None, feature: None, nfe };
+    let frame = Frame {
+        grid,
+        schedule,
+        range,
+        afs,
+        prediction,
+        bounded: false,
+        shape: None,
+        feature: None,
+        embedding: None,
+        nfe,
+    };
     let mut file = SolverFile::new(Body::DyWeight(weights), &frame)?;
     file.guidance = matches!(coefficients.guidance.kind.as_deref(), Some("cfg" | "distilled"))
         .then_some(coefficients.guidance.rate);

@@ -13,6 +13,7 @@ use dyweight_core::noise::Stream;
 use dyweight_core::solver::{Initial, Ipndm, Rows, Scales, Solver};
 use dyweight_methods::Weights;
 use dyweight_methods::learned::Frame;
+use dyweight_methods::solver_file::Asked;
 use dyweight_methods::span::{Span, fitted_rows};
 use dyweight_methods::spec::Budget;
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,7 @@ pub struct DyWeightOptions {
     /// Ablation: no time scales.
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub no_time_scale: Option<bool>,
-    /// Wider span at no further call: state, bands, operator:3 or :5 (and :mixed), sample, with commas between [none].
+    /// Wider span at no further call: state, bands, operator:3 or :5 (and :mixed), sample, embedding, with commas between [none].
     #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", help_heading = "Solver"))]
     pub span: Option<SpanSpec>,
 }
@@ -76,7 +77,9 @@ impl Method for DyWeightMethod {
             false => spec.dyweight.scale.unwrap_or_default(),
         };
         let wanted = spec.dyweight.span.clone().unwrap_or_else(|| SpanSpec::of(&begins.span));
-        let on = On { shape: frame.shape, feature: frame.feature, seed: spec.seed.unwrap_or(0) };
+        let calls = widths.len() - usize::from(frame.afs);
+        let Frame { shape, feature, embedding, .. } = *frame;
+        let on = On { shape, feature, embedding, calls, seed: spec.seed.unwrap_or(0) };
         let span = wanted.start(&begins.span, &widths, &on)?;
         let mut settled = TrainSpec { order: Some(window), ..spec.clone() };
         settled.dyweight.no_time_shift = (!begins.time_shift).then_some(true);
@@ -92,11 +95,12 @@ impl Method for DyWeightMethod {
     }
 
     /// Kernels have a group of their own at a third of the rate, since each moves every pixel; layers of a network at a sixth, which is AMED's rate
-    /// for few calls.
+    /// for few calls; shifts of the embedding at a thirtieth, since a hundred numbers and more move every block.
     fn phases(&self, _: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>> {
         let slower = |name: &str| match name {
             "operator" => 3.0,
             "sample" => 6.0,
+            "embedding" => 30.0,
             _ => 1.0,
         };
         let blocks: Vec<&'static str> = learnable.blocks().iter().map(|block| block.name).collect();
@@ -156,7 +160,7 @@ fn start_from(spec: &TrainSpec, file: &str, steps: usize, afs: bool) -> Result<B
             let known = ["ab", "euler", "uniform", "perturbed", "a solver file"].map(String::from).to_vec();
             return Err(Error::UnknownName { kind: "initialisation", name: file.into(), known });
         }
-        other => other?.at(file, Some(Budget::Steps(steps)), None)?,
+        other => other?.at(file, Asked { budget: Some(Budget::Steps(steps)), guidance: spec.guidance, calls: None })?,
     };
     let Some(weights) = learned.body.weights() else {
         return Err(other_method(file, learned.body.method(), "dyweight"));

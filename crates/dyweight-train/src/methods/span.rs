@@ -1,13 +1,13 @@
 //! The option `--span`: which parts of a wider span are learned beside DyWeight's weights.
 //!
 //! ```text
-//! LIST = none | PART,PART,…      PART = state | bands[:EDGE:EDGE…] | operator:3|5[:mixed] | sample
+//! LIST = none | PART,PART,…      PART = state | bands[:EDGE:EDGE…] | operator:3|5[:mixed] | sample | embedding
 //! ```
 
-use dyweight_core::denoiser::no_feature;
+use dyweight_core::denoiser::{no_embedding, no_feature};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Stream;
-use dyweight_methods::span::{Bands, Operator, SIZES, SampleNet, Span, StateWeights, check_edges};
+use dyweight_methods::span::{Bands, EmbeddingShift, Operator, SIZES, SampleNet, Span, StateWeights, check_edges};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -24,6 +24,8 @@ pub struct SpanSpec {
     pub operator: Option<OperatorSpec>,
     /// Weights of each sample's own.
     pub sample: bool,
+    /// Shifts of the network's embedding of the noise level.
+    pub embedding: bool,
 }
 
 /// The convolutions of a span.
@@ -37,7 +39,7 @@ pub struct OperatorSpec {
 
 /// Nobody learns more.
 const MOST_NUMBERS: usize = 1 << 20;
-const EXPECTED: &str = "a list of state, bands (or bands:3:7:13), operator:3, operator:5, operator:3:mixed, operator:5:mixed, sample; or none";
+const EXPECTED: &str = "a list of state, bands (or bands:3:7:13), operator:3, operator:5, operator:3:mixed, operator:5:mixed, sample, embedding; or none";
 
 impl FromStr for SpanSpec {
     type Err = Error;
@@ -54,6 +56,7 @@ impl FromStr for SpanSpec {
             let is_new = match name {
                 "state" if options.is_none() => !std::mem::replace(&mut spec.state, true),
                 "sample" if options.is_none() => !std::mem::replace(&mut spec.sample, true),
+                "embedding" if options.is_none() => !std::mem::replace(&mut spec.embedding, true),
                 "bands" => spec.bands.replace(edges(options).ok_or_else(bad)?).is_none(),
                 "operator" => spec.operator.replace(operator(options).ok_or_else(bad)?).is_none(),
                 _ => return Err(bad()),
@@ -86,7 +89,7 @@ fn operator(options: Option<&str>) -> Option<OperatorSpec> {
 
 impl fmt::Display for SpanSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = self.zero(&[], 1, None).parts();
+        let parts = self.zero(&[], 1, Parts::default()).parts();
         f.write_str(&if parts.is_empty() { "none".into() } else { parts.join(",") })
     }
 }
@@ -113,6 +116,7 @@ impl SpanSpec {
             bands: span.bands.as_ref().map(|bands| bands.edges.clone()),
             operator: span.operator.as_ref().map(|o| OperatorSpec { size: o.size, mixed: o.mixed }),
             sample: span.sample.is_some(),
+            embedding: span.embedding.is_some(),
         }
     }
 
@@ -131,12 +135,13 @@ impl SpanSpec {
     }
 
     /// The span before training, for rows of these widths.
-    fn zero(&self, widths: &[usize], channels: usize, net: Option<SampleNet>) -> Span {
+    fn zero(&self, widths: &[usize], channels: usize, of_network: Parts) -> Span {
         Span {
             state: self.state.then(|| StateWeights::zero(widths.len())),
             bands: self.bands.as_ref().map(|edges| Bands::zero(edges, widths)),
             operator: self.operator.map(|o| Operator::zero(o.size, channels, o.mixed, widths)),
-            sample: self.sample.then(|| net.unwrap_or(SampleNet { layers: Vec::new() })),
+            sample: self.sample.then(|| of_network.net.unwrap_or(SampleNet { layers: Vec::new() })),
+            embedding: self.embedding.then(|| of_network.shift.unwrap_or(EmbeddingShift::zero(0, 0))),
         }
     }
 
@@ -149,7 +154,8 @@ impl SpanSpec {
         };
         self.require_few(widths, channels)?;
         let net = if self.sample { Some(on.net(widths)?) } else { None };
-        let (zero, given) = (self.zero(widths, channels, net), given.fitted(widths));
+        let shift = if self.embedding { Some(on.shift()?) } else { None };
+        let (zero, given) = (self.zero(widths, channels, Parts { net, shift }), given.fitted(widths));
         let refused = |part: &str, why: &str| refused(format!("{part} on samples of {height} x {width} pixels: {why}"));
         if let Some(bands) = zero.bands.as_ref().filter(|bands| bands.within(height, width) < 2) {
             return Err(refused(
@@ -169,6 +175,10 @@ impl SpanSpec {
                 given.operator.filter(alike).unwrap_or(zero)
             }),
             sample: zero.sample.map(|zero| given.sample.filter(|s| s.features() == zero.features()).unwrap_or(zero)),
+            embedding: zero.embedding.map(|zero| {
+                let alike = given.embedding.filter(|e| e.numbers() == zero.numbers());
+                alike.map(|e| e.fitted(on.calls)).unwrap_or(zero)
+            }),
         })
     }
 }
@@ -179,11 +189,27 @@ pub struct On {
     pub shape: Option<[usize; 3]>,
     /// Numbers of the model's bottleneck feature, where it has one.
     pub feature: Option<usize>,
+    /// Numbers of the network's embedding of the noise level, where it can be shifted.
+    pub embedding: Option<usize>,
+    /// Steps that ask the network.
+    pub calls: usize,
     /// Seed of layers that are drawn.
     pub seed: u64,
 }
 
+/// Parts whose size is the network's.
+#[derive(Default)]
+struct Parts {
+    net: Option<SampleNet>,
+    shift: Option<EmbeddingShift>,
+}
+
 impl On {
+    fn shift(&self) -> Result<EmbeddingShift> {
+        let numbers = self.embedding.ok_or_else(|| no_embedding(0, None))?;
+        Ok(EmbeddingShift::zero(self.calls, numbers))
+    }
+
     fn net(&self, widths: &[usize]) -> Result<SampleNet> {
         let features = self.feature.ok_or_else(|| no_feature(0, None))?;
         let window = widths.iter().copied().max().unwrap_or(1);
@@ -215,7 +241,7 @@ mod tests {
             ("operator:5:mixed,state", "state,operator:5:mixed"),
             ("bands:2:5.5", "bands:2:5.5"),
             ("bands:3:7:13", "bands"),
-            ("sample,state", "state,sample"),
+            ("embedding,sample,state", "state,sample,embedding"),
             ("none", "none"),
         ] {
             let spec: SpanSpec = text.parse().unwrap();
@@ -273,7 +299,7 @@ mod tests {
     #[test]
     fn a_start_takes_what_it_is_given() {
         let widths = [1, 2, 3];
-        let on = On { shape: Some([1, 1, 2]), feature: Some(64), seed: 3 };
+        let on = On { shape: Some([1, 1, 2]), feature: Some(64), embedding: Some(5), calls: 2, seed: 3 };
         let spec: SpanSpec = ALL.parse().unwrap();
         let zero = spec.start(&Span::default(), &widths, &on).unwrap();
         let numbers: Vec<f64> = (0..zero.numbers().len()).map(|i| i as f64).collect();
@@ -283,12 +309,27 @@ mod tests {
         assert_eq!((less.operator, less.state.is_some()), (given.operator.clone(), false));
         let other = "operator:3:mixed".parse::<SpanSpec>().unwrap().start(&given, &widths, &on).unwrap();
         assert!(other.numbers().iter().all(|v| **v == 0.0));
+        // Shifts belong to the last calls, of an embedding of that size alone.
+        let embedding: SpanSpec = "embedding".parse().unwrap();
+        let shifts = |calls: usize, numbers: usize, given: &Span| {
+            let on = On { calls, embedding: Some(numbers), ..on };
+            embedding.start(given, &widths, &on).unwrap().embedding.unwrap().shifts
+        };
+        let given = Span { embedding: Some(EmbeddingShift { shifts: vec![vec![1.0; 5], vec![2.0; 5]] }), ..given };
+        assert_eq!(shifts(2, 5, &Span::default()), vec![vec![0.0; 5]; 2]);
+        assert_eq!(shifts(2, 5, &given), given.embedding.clone().unwrap().shifts);
+        assert_eq!(shifts(3, 5, &given), [[0.0; 5], [1.0; 5], [2.0; 5]]);
+        assert_eq!(shifts(2, 4, &given), [[0.0; 4]; 2]);
         let many = On { shape: Some([4000, 2, 2]), ..on };
         let error = "operator:5:mixed".parse::<SpanSpec>().unwrap().start(&given, &widths, &many).unwrap_err();
         assert!(error.to_string().contains("4000 channels"), "{error}");
-        let blind = On { shape: None, feature: None, seed: 0 };
+        let blind = On { shape: None, feature: None, embedding: None, calls: 2, seed: 0 };
         assert!(
-            ["bands", "sample"].iter().all(|t| t.parse::<SpanSpec>().unwrap().start(&given, &widths, &blind).is_err())
+            ["bands", "sample", "embedding"].iter().all(|t| t
+                .parse::<SpanSpec>()
+                .unwrap()
+                .start(&given, &widths, &blind)
+                .is_err())
         );
     }
 
@@ -306,6 +347,8 @@ mod tests {
             "bands:0",
             "bands:nan",
             "state:1",
+            "embedding:2",
+            "embedding,embedding",
             "state,state",
             "bands,bands:3",
             "none,bands",

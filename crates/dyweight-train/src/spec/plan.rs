@@ -105,8 +105,8 @@ impl TrainSpec {
         // What is really called, however the budget was meant.
         let counted = method.stand_in(&TrainSpec { count_parallel: None, ..self.clone() }, bounded)?;
         let nfe = Setting { solver: &*counted, ..setting }.count(&grid)?;
-        let (shape, feature) = (Some(model.shape()), model.feature_len());
-        Ok(Frame { grid, schedule: rule, range, afs, prediction, bounded, shape, feature, nfe })
+        let (shape, feature, embedding) = (Some(model.shape()), model.feature_len(), model.embedding_len());
+        Ok(Frame { grid, schedule: rule, range, afs, prediction, bounded, shape, feature, embedding, nfe })
     }
 
     /// Network calls of one evaluation.

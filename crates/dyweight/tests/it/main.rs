@@ -3,6 +3,7 @@
 #[path = "../../../dyweight-models/tests/edm_common/mod.rs"]
 mod edm_common;
 
+mod embedding;
 mod faults;
 mod flux;
 mod fuzz_findings;

@@ -1,6 +1,7 @@
 //! Work shared by several processes gives the bits of one. The processes here are threads with a made-up [`Comm`], so that what
 //! MPI is asked to carry can be tested without MPI; `tests/mpi/run` does the same with real ones.
 
+use crate::edm_common;
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::Rng;
 use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
@@ -245,6 +246,33 @@ fn a_wider_span_has_the_same_bits_for_any_number_of_processes_and_when_resumed()
     let expected = train(&alone_comm(), &alone, None, false).unwrap();
     let place = Place::new("span-3");
     for ended in together(3, |comm| train(comm, &place, Some((1, 5)), false)) {
+        assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    }
+    for found in together(2, |comm| train(comm, &place, None, true).unwrap()) {
+        assert_eq!(found, expected);
+    }
+    assert!(place.files() == alone.files(), "other files are left");
+}
+
+/// Shifts of the embedding are the network's affair: derivatives in them come from its pullback, whole batches or parts.
+#[test]
+fn shifts_of_an_embedding_have_the_same_bits_for_any_number_of_processes_and_when_resumed() {
+    let network = edm_common::random(serde_json::json!({"label_dim": 3}));
+    let loaded = LoadedModel {
+        name: "small".into(),
+        sha256: "00".repeat(32),
+        settings: serde_json::Value::Null,
+        model: Arc::new(network),
+    };
+    let mut spec = TrainSpec { iters: Some(6), validation: Some(5), guidance: Some(1.5), ..short() };
+    spec.dyweight.span = Some("state,sample,embedding".parse().unwrap());
+    let train = |comm: &Arc<dyn Comm>, place: &Place, stop, resume| {
+        train_on(&loaded, spec.clone(), comm, &place.0, stop, resume)
+    };
+    let alone = Place::new("embedding-alone");
+    let expected = train(&alone_comm(), &alone, None, false).unwrap();
+    let place = Place::new("embedding-3");
+    for ended in together(3, |comm| train(comm, &place, Some((1, 3)), false)) {
         assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
     }
     for found in together(2, |comm| train(comm, &place, None, true).unwrap()) {

@@ -192,6 +192,7 @@ fn solver_files_come_back_to_the_last_bit() {
             bounded: false,
             shape: None,
             feature: None,
+            embedding: None,
             nfe,
         };
         let mut file = SolverFile::new(Body::DyWeight(weights), &frame).unwrap();

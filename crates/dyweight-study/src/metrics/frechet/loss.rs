@@ -8,11 +8,11 @@
 
 use super::{Reference, Statistics};
 use crate::linalg::Moments;
-use crate::metrics::Origin;
+use crate::metrics::{Features, Origin, variety};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
 use dyweight_files::Fingerprint;
-use dyweight_train::{Joint, Linearised};
+use dyweight_train::{Joint, Linearised, Variety};
 use std::sync::Arc;
 
 /// The distance of samples' features to reference statistics.
@@ -40,6 +40,11 @@ impl Joint for FrechetLoss {
 
     fn identity(&self) -> &str {
         &self.identity
+    }
+
+    fn variety(&self, teacher: &[f64], before: &[f64], after: &[f64]) -> Result<Variety> {
+        let features = |rows: &[f64]| Features::from_rows(self.map.dims(), rows.iter().map(|v| *v as f32).collect());
+        variety(&features(teacher)?, &features(before)?, &features(after)?)
     }
 
     fn linearised(&self, rows: &[f64]) -> Result<Linearised> {

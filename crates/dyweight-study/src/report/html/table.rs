@@ -154,13 +154,12 @@ pub struct Table {
     pub(super) caption: String,
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Vec<Cell>>,
-    group: Option<usize>,
 }
 
 impl Table {
     /// No rows yet.
     pub fn new(caption: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
-        Self { caption: caption.into(), columns: columns.into_iter().collect(), rows: Vec::new(), group: None }
+        Self { caption: caption.into(), columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
     /// Adds a row; it is filled with empty cells, or cut, to the number of columns.
@@ -171,18 +170,12 @@ impl Table {
         self
     }
 
-    /// Looks for the best among rows that agree in this column (a budget, say) instead of among all.
-    pub fn best_within(self, column: usize) -> Self {
-        Self { group: Some(column), ..self }
-    }
-
     /// True if the cell is clearly the best of its column.
     pub fn is_best(&self, row: usize, column: usize) -> bool {
         let Some(better) = self.columns.get(column).and_then(|c| c.better) else { return false };
         let loss = |r: &Vec<Cell>| r[column].loss(better);
-        let group = |r: &Vec<Cell>| self.group.and_then(|g| r.get(g)).map(|cell| cell.display().into_owned());
         let Some(own) = self.rows.get(row).and_then(loss) else { return false };
-        let others = self.rows.iter().enumerate().filter(|(i, r)| *i != row && group(r) == group(&self.rows[row]));
+        let others = self.rows.iter().enumerate().filter(|(i, _)| *i != row);
         let rivals: Vec<Estimate> = others.filter_map(|(_, r)| loss(r)).collect();
         !rivals.is_empty() && rivals.iter().all(|rival| own.clearly_below(rival))
     }
@@ -192,9 +185,9 @@ impl Table {
         let mut notes = Vec::new();
         let cells = || (0..self.rows.len()).flat_map(|r| (0..self.columns.len()).map(move |c| (r, c)));
         if cells().any(|(r, c)| self.is_best(r, c)) {
-            let among = if self.group.is_some() { "its group" } else { "its column" };
-            notes
-                .push(format!("{mark} clearly best of {among}, by more than two standard errors where there are any."));
+            notes.push(format!(
+                "{mark} clearly best of its column, by more than two standard errors where there are any."
+            ));
         }
         let aims: Vec<Better> = self.columns.iter().filter_map(|c| c.better).collect();
         match aims.first() {
@@ -369,15 +362,6 @@ mod tests {
             "{}",
             table.csv()
         );
-    }
-
-    #[test]
-    fn the_best_can_be_sought_within_groups() {
-        let mut grouped = table().best_within(2);
-        for (fid, nfe) in [(9.0, 3), (8.0, 3), (4.0, 5), (5.0, 5)] {
-            grouped.row(["s".into(), fid.into(), nfe.into()]);
-        }
-        assert_eq!([0, 1, 2, 3].map(|r| grouped.is_best(r, 1)), [false, true, true, false]);
     }
 
     #[test]

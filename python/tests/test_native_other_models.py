@@ -35,10 +35,12 @@ def net():
 def asked(fn, shape=SHAPE, prediction="eps", **options):
     """Prediction and gradients, as the compiled part asks for them."""
     model = Model(fn, shape, prediction, (0.03, 14.6), **options)
-    x = np.random.default_rng(0).standard_normal((2, *shape))
+    wire = model._arrays.wire
+    x = np.random.default_rng(0).standard_normal((2, *shape)).astype(wire)
     levels = np.array([0.7, 2.0])
-    value, pullback = model._with_pullback(bytearray(x.tobytes()), bytearray(levels.tobytes()), None)
-    found = [np.frombuffer(part) for part in (value, *pullback(bytearray(np.ones_like(x).tobytes())))]
+    value, pullback = model._answer_with_pullback(bytearray(x.tobytes()), bytearray(levels.tobytes()), None)
+    to_x, to_levels = pullback(bytearray(np.ones_like(x).tobytes()))
+    found = [np.frombuffer(value, wire), np.frombuffer(to_x, wire), np.frombuffer(to_levels)]
     assert [part.size for part in found] == [x.size, x.size, 2]
     return found
 
@@ -108,10 +110,10 @@ def test_a_network_that_predicts_variances_is_told_what_to_do():
 def test_a_network_without_a_derivative_in_t_is_said_to_have_none_once(net):
     table = torch.nn.Embedding(1000, 4)
     rounded = Model(lambda x, t: net.conv(x) + table(t.long())[:, :, None, None], SHAPE, "eps", (0.03, 14.6))
-    x = bytearray(np.ones((1, *SHAPE)).tobytes())
+    x = bytearray(np.ones((1, *SHAPE), np.float32).tobytes())
 
     def gradient():
-        rounded._with_pullback(x, bytearray(np.ones(1).tobytes()), None)[1](x)
+        rounded._answer_with_pullback(x, bytearray(np.ones(1).tobytes()), None)[1](x)
 
     with pytest.warns(UserWarning, match="no derivative in t.*no_time_scale=True"):
         gradient()

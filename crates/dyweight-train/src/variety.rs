@@ -1,0 +1,205 @@
+//! Whether a second stage has kept the variety of its start.
+//!
+//! A loss of all samples at once ([`Joint`]) can be lowered by samples that are better and fewer of a kind. So what such a training has found is compared with its
+//! start on noise that nothing else uses, among samples of the teacher on other noise still: how many of the student's look like the teacher's (precision), and
+//! how many of the teacher's look like the student's (recall). A share that has fallen by more than twice the standard error of the difference is lost, and then the start
+//! is the result. Both students have the same noise, so what they share drops out of that error.
+
+use crate::course::Prepared;
+use crate::joint::Joint;
+use crate::targets::{in_parts, unit};
+use crate::training::Training;
+use dyweight_core::error::Result;
+use serde_json::{Value, json};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Fewer samples say nothing.
+const FEWEST: usize = 64;
+/// Standard errors by which a share may fall.
+const ERRORS: f64 = 2.0;
+
+/// A share of samples before and after a training.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// Of the start.
+    pub before: f64,
+    /// Of what was found.
+    pub after: f64,
+    /// One standard error of their difference.
+    pub error: f64,
+}
+
+impl Share {
+    /// True if it has fallen by more than chance makes it.
+    pub fn has_fallen(&self) -> bool {
+        self.before - self.after > ERRORS * self.error
+    }
+}
+
+/// How a student's samples lie among the teacher's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Variety {
+    /// Samples of the student that lie among the teacher's.
+    pub precision: Share,
+    /// Samples of the teacher that lie among the student's.
+    pub recall: Share,
+    /// Samples of each.
+    pub samples: usize,
+}
+
+impl Variety {
+    /// True if either share has fallen: then the start is kept.
+    pub fn is_lost(&self) -> bool {
+        self.precision.has_fallen() || self.recall.has_fallen()
+    }
+
+    /// As a solver file keeps it.
+    pub(crate) fn facts(&self) -> Value {
+        let share = |share: &Share| json!({ "before": share.before, "after": share.after, "error": share.error });
+        json!({
+            "precision": share(&self.precision), "recall": share(&self.recall), "samples": self.samples,
+            "kept": if self.is_lost() { "start" } else { "result" },
+        })
+    }
+}
+
+impl Prepared {
+    /// Samples of each by which variety is told, where the loss is of all samples at once and somebody validates.
+    pub fn variety_samples(&self) -> Option<usize> {
+        let recipe = &self.plan.recipe;
+        recipe.moments.filter(|_| recipe.validate_every.is_some()).map(|moments| moments.max(FEWEST))
+    }
+
+    /// What a training has done to variety; none where nobody asks, and where it has found nothing but its start. Every process must call it.
+    pub(crate) fn variety(&self, run: &Training) -> Result<Option<Variety>> {
+        let student = &self.plan.student;
+        let (Some(samples), Some(joint)) = (self.variety_samples(), student.loss.joint()) else { return Ok(None) };
+        if run.result() == self.plan.start {
+            return Ok(None);
+        }
+        let (teacher, own) = (self.features_of_the_teacher(joint, 0..samples)?, self.targets("variety")?);
+        let of = |numbers: &[f64]| run.features(joint, student, (run.learnable(), numbers), &own, 0..samples);
+        joint.variety(&teacher, &of(&self.plan.start)?, &of(run.result())?).map(Some)
+    }
+
+    fn features_of_the_teacher(&self, joint: &Arc<dyn Joint>, pairs: Range<usize>) -> Result<Vec<f64>> {
+        let (model, batch, targets) =
+            (&*self.course().model, self.plan.recipe.micro_batch, self.targets("variety of the teacher")?);
+        targets.prepare(pairs.clone())?;
+        let part = |range: Range<usize>| {
+            let states = targets.of(range)?;
+            Ok(joint.map().features(&states[states.len() - 1])?.data().to_vec())
+        };
+        let share = |mine| Ok(in_parts(model, mine, batch, part)?.concat());
+        Ok(targets.comm().spread(pairs, unit(model, batch), share)?.concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Course, Linearised, Loss, TrainSpec};
+    use dyweight_core::error::Error;
+    use dyweight_core::features::{FeatureMap, FeaturePullback};
+    use dyweight_core::mixture::Mixture;
+    use dyweight_core::tensor::Tensor;
+    use dyweight_methods::solver_file::ModelIdentity;
+    use dyweight_methods::spec::Budget;
+    use std::ops::ControlFlow;
+    use std::sync::Mutex;
+
+    /// The samples themselves.
+    struct Plain;
+
+    impl FeatureMap for Plain {
+        fn name(&self) -> &str {
+            "plain"
+        }
+
+        fn sha256(&self) -> &str {
+            ""
+        }
+
+        fn shape(&self) -> [usize; 3] {
+            [2, 1, 1]
+        }
+
+        fn dims(&self) -> usize {
+            2
+        }
+
+        fn features(&self, x: &Tensor) -> Result<Tensor> {
+            Ok(x.clone())
+        }
+
+        fn with_pullback<'f>(&'f self, x: &Tensor) -> Result<(Tensor, FeaturePullback<'f>)> {
+            Ok((x.clone(), Box::new(|g| Ok(g.clone()))))
+        }
+    }
+
+    /// Pulls the mean to a point, and says of variety what it is told to.
+    struct Pulled {
+        map: Arc<dyn FeatureMap>,
+        recall: f64,
+        seen: Mutex<Vec<Vec<f64>>>,
+    }
+
+    impl Joint for Pulled {
+        fn map(&self) -> &Arc<dyn FeatureMap> {
+            &self.map
+        }
+
+        fn identity(&self) -> &str {
+            "pulled"
+        }
+
+        fn linearised(&self, rows: &[f64]) -> Result<Linearised> {
+            let mean = |k: usize| rows.iter().skip(k).step_by(2).sum::<f64>() / (rows.len() / 2) as f64;
+            let mean = vec![mean(0), mean(1)];
+            let off: Vec<f64> = mean.iter().map(|m| m - 0.3).collect();
+            let value = off.iter().map(|v| v * v).sum();
+            Ok(Linearised { value, mean, slope: off.iter().map(|v| 2.0 * v).collect(), form: vec![0.0; 4] })
+        }
+
+        fn variety(&self, teacher: &[f64], before: &[f64], after: &[f64]) -> Result<Variety> {
+            self.seen.lock().unwrap().extend([teacher, before, after].map(<[f64]>::to_vec));
+            let share = |after: f64| Share { before: 0.5, after, error: 0.01 };
+            Ok(Variety { precision: share(0.49), recall: share(self.recall), samples: before.len() / 2 })
+        }
+    }
+
+    fn trained(recall: f64, plain: bool) -> (crate::Trained, Vec<f64>, Arc<Pulled>) {
+        let joint = Arc::new(Pulled { map: Arc::new(Plain), recall, seen: Mutex::default() });
+        let mut spec = TrainSpec { iters: Some(4), batch: Some(4), teacher_nfe: Some(8), ..TrainSpec::default() };
+        (spec.validation, spec.validate_every, spec.joint.moments) = (Some(32), Some(2), Some(20));
+        (spec.plain, spec.lr) = (plain.then_some(true), Some(1e-3));
+        let loss = Loss::Joint(joint.clone());
+        let (model, identity) = (Arc::new(Mixture::spiral()), ModelIdentity::default());
+        let prepared = Course::new(model, identity, Budget::Nfe(3), spec, loss).prepare().unwrap();
+        let run = prepared.run(&prepared.pairing().unwrap(), &mut |_, _| ControlFlow::<Error>::Continue(())).unwrap();
+        (run, prepared.plan.start.clone(), joint)
+    }
+
+    #[test]
+    fn a_lost_variety_leaves_the_start() {
+        let (kept, start, joint) = trained(0.481, false);
+        assert!(kept.numbers == kept.run.result() && kept.numbers != start);
+        assert_eq!(kept.file.training["variety"]["kept"], "result");
+        assert_eq!(kept.variety.unwrap().samples, FEWEST);
+        // Teacher and students on noise of their own, both students on the same.
+        let seen = joint.seen.lock().unwrap().clone();
+        assert!(seen.iter().all(|rows| rows.len() == 2 * FEWEST));
+        let far = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f64>() / a.len() as f64;
+        let (moved, other) = (far(&seen[1], &seen[2]), far(&seen[0], &seen[1]));
+        assert!(moved > 0.0 && moved < 0.1 * other, "{moved} {other}");
+
+        let (lost, start, _) = trained(0.479, false);
+        assert!(lost.numbers == start && lost.run.result() != start);
+        assert_eq!(lost.file.training["variety"]["kept"], "start");
+        let built = lost.run.learnable().export(&start, &lost.file.frame().unwrap()).unwrap();
+        assert_eq!(lost.file.body, built.body);
+        // Whoever wants the reference algorithm and nothing else has it.
+        assert!(trained(0.0, true).0.variety.is_none());
+    }
+}
