@@ -1,6 +1,6 @@
 //! What `compare`, `study` and `quickstart` have in common: progress, files, the table.
 
-use crate::files::text;
+use crate::files::{quoted, text};
 use crate::forecast::Pace;
 use crate::progress::Share;
 use crate::{machine, ui};
@@ -107,10 +107,6 @@ pub fn check_count(seeds: &Seeds) -> Result<()> {
 
 /// This very command, to be repeated; without what changes nothing.
 pub fn command_line() -> String {
-    let quoted = |word: String| match word.chars().any(|c| c.is_whitespace() || "'\"$&|;<>()*?#~".contains(c)) {
-        true => format!("'{}'", word.replace('\'', "'\\''")),
-        false => word,
-    };
     let words = std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned());
     let words = words.filter(|w| {
         !matches!(
@@ -118,7 +114,7 @@ pub fn command_line() -> String {
             "--render-only" | "--json" | "--no-times" | "--dry-run" | "-q" | "--quiet" | "-v" | "--verbose"
         )
     });
-    std::iter::once("dyweight".into()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
+    std::iter::once("dyweight".into()).chain(words.map(|word| quoted(&word))).collect::<Vec<_>>().join(" ")
 }
 
 /// Shows what is being done, and when all of it will be. One line for all pieces, so that many short ones are seen too.
@@ -143,6 +139,10 @@ impl Watch for ContestShow {
 
     fn stop(&self) -> Option<Stop> {
         Some(Arc::new(ui::stop_requested))
+    }
+
+    fn skip(&mut self, steps: usize) {
+        self.progress.skip(steps);
     }
 
     fn advance(&mut self, steps: usize) -> ControlFlow<Error> {

@@ -1,7 +1,7 @@
 //! What several commands do with files.
 
 use dyweight::error::shown;
-use dyweight::files::{Format, NamedPath, StoredTensor, atomic, keep_apart, read_data, sniff};
+use dyweight::files::{Format, NamedPath, StoredTensor, atomic, keep_apart, keep_folders, read_data, sniff};
 use dyweight::solver_file::SolverFile;
 use dyweight::{Error, Result, Tensor};
 use std::path::Path;
@@ -15,12 +15,18 @@ pub fn prepare(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result<()
 /// The same for outputs that are solvers themselves, and may replace one.
 pub fn place(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result<()> {
     keep_apart(outputs, inputs)?;
+    // A solver that stands in a model's folder is not one of the model's files.
+    let others: Vec<_> = outputs.iter().copied().filter(|(_, path)| !is_solver(path)).collect();
+    keep_folders(&others, inputs)?;
     outputs.iter().try_for_each(|(_, path)| atomic::try_place(path))
+}
+
+fn is_solver(path: &Path) -> bool {
+    read_data(path).is_ok_and(|bytes| sniff(&bytes) == Format::SolverFile)
 }
 
 /// A solver may have taken hours to learn: nothing that is something else takes its place.
 pub fn spare_solvers(outputs: &[NamedPath<'_>]) -> Result<()> {
-    let is_solver = |path: &Path| read_data(path).is_ok_and(|bytes| sniff(&bytes) == Format::SolverFile);
     match outputs.iter().find(|(_, path)| is_solver(path)) {
         Some((flag, path)) => Err(Error::Conflict {
             problem: format!("{flag} {} is a solver file, and would be replaced", shown(path)),
@@ -47,6 +53,14 @@ pub fn solver_file(path: &Path) -> Result<SolverFile> {
 /// A path as text for JSON, which has no other bytes.
 pub fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+/// A word of a command line as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    match word.is_empty() || word.chars().any(|c| c.is_whitespace() || "'\"\\`!$&|;<>()[]{}*?#~".contains(c)) {
+        true => format!("'{}'", word.replace('\'', "'\\''")),
+        false => word.into(),
+    }
 }
 
 /// A stored tensor as a `[n, c, h, w]` batch of finite numbers; `path` and `name` are for the message.

@@ -120,7 +120,10 @@ fn refused(stopped: &clap::Error) -> ExitCode {
     if stopped.kind() == clap::error::ErrorKind::InvalidUtf8 {
         let odd = std::env::args_os().find(|word| word.to_str().is_none()).unwrap_or_default();
         let name = shown(Path::new(&odd));
-        ui::complain(&format!("'{name}' is not UTF-8, as names that are kept with a result must be"), Some(RENAME));
+        ui::complain(
+            &format!("'{name}' is not UTF-8, as names and texts that are kept with a result must be"),
+            Some(RENAME),
+        );
         return ExitCode::from(2);
     }
     match stopped.print() {
@@ -131,7 +134,8 @@ fn refused(stopped: &clap::Error) -> ExitCode {
     }
 }
 
-const RENAME: &str = "rename the file, or make a link to it under another name";
+const RENAME: &str =
+    "rename the file, or make a link to it under another name; a terminal set to UTF-8 sends texts as such";
 
 /// A run whose data nobody can read has failed.
 fn arrived(output: std::io::Result<()>) -> ExitCode {

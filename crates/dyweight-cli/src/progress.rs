@@ -30,7 +30,7 @@ impl Progress {
     /// `total` things to do.
     pub fn new(what: &str, total: usize) -> Self {
         let (what, started) = (ui::harmless(what).into_owned(), Instant::now());
-        let state = State { what, total, done: 0, skipped: 0, started, share: None, note: String::new() };
+        let state = State { what, total, done: 0, begun: 0.0, skipped: 0, started, share: None, note: String::new() };
         let state = Arc::new(Mutex::new(state));
         let painter = if ui::has_news() { paint(state.clone()) } else { None };
         Self { state, painter }
@@ -40,7 +40,7 @@ impl Progress {
     pub fn next(&mut self, what: &str, total: usize, share: Share) {
         let mut state = self.state();
         (state.what, state.total, state.started) = (ui::harmless(what).into_owned(), total, Instant::now());
-        (state.done, state.skipped, state.share) = (0, 0, Some(share));
+        (state.done, state.begun, state.skipped, state.share) = (0, 0.0, 0, Some(share));
         state.note.clear();
     }
 
@@ -59,7 +59,13 @@ impl Progress {
     pub fn add(&mut self, n: usize, note: &str) {
         let mut state = self.state();
         state.done += n;
+        state.begun = 0.0;
         state.note = ui::harmless(note).into_owned();
+    }
+
+    /// For those who work on what [`Progress::add`] will count.
+    pub fn under_way(&self) -> UnderWay {
+        UnderWay(self.state.clone())
     }
 
     /// Clears the line.
@@ -67,6 +73,16 @@ impl Progress {
 
     fn state(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
+    }
+}
+
+/// What is being done and not yet done, in parts of a thing: a large batch is seen to go on.
+pub struct UnderWay(Arc<Mutex<State>>);
+
+impl UnderWay {
+    /// So much of the things more.
+    pub fn add(&self, things: f64) {
+        locked(&self.0).begun += things;
     }
 }
 
@@ -130,6 +146,8 @@ struct State {
     what: String,
     total: usize,
     done: usize,
+    /// Of those after, in parts.
+    begun: f64,
     /// Done before, by a run that was interrupted.
     skipped: usize,
     started: Instant,
@@ -141,27 +159,36 @@ struct State {
 impl State {
     /// Things per second, once there is one.
     fn rate(&self) -> Option<f64> {
-        let made = self.done.saturating_sub(self.skipped);
-        (made > 0).then(|| made as f64 / self.started.elapsed().as_secs_f64().max(1e-9))
+        let made = self.reached() - self.skipped as f64;
+        (made > 0.0).then(|| made / self.started.elapsed().as_secs_f64().max(1e-9))
+    }
+
+    /// Things done, with parts of those under way.
+    fn reached(&self) -> f64 {
+        (self.done as f64 + self.begun).min(self.total as f64)
+    }
+
+    /// Of all.
+    fn fraction(&self) -> f64 {
+        self.reached() / self.total.max(1) as f64
     }
 
     /// Seconds to the end of this work.
     fn left(&self) -> Option<f64> {
-        self.rate().map(|rate| self.total.saturating_sub(self.done) as f64 / rate)
+        self.rate().map(|rate| (self.total as f64 - self.reached()) / rate)
     }
 
     /// The time left: of all, where this is a part.
     fn left_text(&self) -> Option<String> {
-        let fraction = self.done as f64 / self.total.max(1) as f64;
         match &self.share {
-            Some(share) => share.left(fraction).map(|left| format!("{} left in all", ui::duration(left))),
+            Some(share) => share.left(self.fraction()).map(|left| format!("{} left in all", ui::duration(left))),
             None => self.left().map(|left| format!("{} left", ui::duration(left))),
         }
     }
 
     /// For a log.
     fn line(&self) -> String {
-        let percent = 100 * self.done / self.total.max(1);
+        let percent = (100.0 * self.fraction()) as usize;
         let left = self.left_text().map_or(String::new(), |left| format!(", {left}"));
         let note = if self.note.is_empty() { String::new() } else { format!(" {}", self.note) };
         format!("{}: {} of {} ({percent} %){left}{note}", self.what, self.done, self.total)
@@ -169,7 +196,7 @@ impl State {
 
     /// For a terminal.
     fn bar(&self) -> String {
-        let full = (CELLS * self.done / self.total.max(1)).min(CELLS);
+        let full = ((CELLS as f64 * self.fraction()) as usize).min(CELLS);
         let bar = format!("{}{}", "█".repeat(full), "░".repeat(CELLS - full));
         let rate = self.rate().map_or(String::new(), |rate| format!(" · {rate:.1}/s"));
         let left = self.left_text().map_or(String::new(), |left| format!(" · {left}"));
@@ -183,7 +210,16 @@ mod tests {
 
     fn state(what: &str, note: &str) -> State {
         let started = Instant::now() - Duration::from_secs(10);
-        State { what: what.into(), total: 100, done: 50, skipped: 25, started, share: None, note: note.into() }
+        State {
+            what: what.into(),
+            total: 100,
+            done: 50,
+            begun: 0.0,
+            skipped: 25,
+            started,
+            share: None,
+            note: note.into(),
+        }
     }
 
     #[test]
@@ -210,5 +246,8 @@ mod tests {
         resumed.done = resumed.skipped;
         resumed.share = None;
         assert_eq!(resumed.line(), "sampling: 25 of 100 (25 %)");
+        // Half way through the next fifty.
+        resumed.begun = 25.0;
+        assert!(resumed.line().starts_with("sampling: 25 of 100 (50 %), 20.0 s left"), "{}", resumed.line());
     }
 }

@@ -119,9 +119,8 @@ pub fn fail(error: &Error) -> u8 {
 
 /// Prints what went wrong, and what to try.
 pub fn complain(problem: &str, hint: Option<&str>) {
-    let (error, advice) = (colour::on_stderr("error:", colour::RED), colour::on_stderr("hint:", colour::CYAN));
-    let hint = hint.map_or(String::new(), |hint| format!("{advice} {}\n", harmless(hint)));
-    tell(&format!("{error} {}\n{hint}", harmless(problem)));
+    let hint = hint.map_or(String::new(), |hint| labelled("hint:", colour::CYAN, hint));
+    tell(&format!("{}{hint}", labelled("error:", colour::RED, problem)));
 }
 
 /// How a process ends that failed so.
@@ -132,8 +131,25 @@ pub fn exit_code(error: &Error) -> u8 {
 /// Prints a line for the person at the terminal.
 pub fn say(line: &str) {
     if has_news() {
-        tell(&format!("{}\n", harmless(line)));
+        tell(&sentences(line, 0));
     }
+}
+
+/// Lines for a person, cut between words where the terminal ends and gone on below themselves, after `before` letters. A command is not
+/// cut: it is there to be copied.
+fn sentences(text: &str, before: usize) -> String {
+    let width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0));
+    let line = |line: &str| match width {
+        Some(width) if !line.contains(": dyweight ") => fold(line, before, width).join("\n"),
+        _ => line.to_string(),
+    };
+    harmless(text).split('\n').map(|text| line(text) + "\n").collect()
+}
+
+/// The same under a label.
+fn labelled(label: &'static str, style: colour::Style, text: &str) -> String {
+    let said = sentences(&format!("{label} {text}"), label.len() + 1);
+    format!("{}{}", colour::on_stderr(label, style), said.strip_prefix(label).unwrap_or(&said))
 }
 
 /// Prints a line for someone who wants to know more; `line` is made only then.
@@ -146,8 +162,7 @@ pub fn detail(line: impl FnOnce() -> String) {
 /// Prints a warning.
 pub fn warn(message: &str) {
     if !is_silent() {
-        let warning = colour::on_stderr("warning:", colour::YELLOW);
-        tell(&format!("{warning} {}\n", harmless(message)));
+        tell(&labelled("warning:", colour::YELLOW, message));
     }
 }
 
@@ -250,7 +265,7 @@ fn fold(row: &str, before: usize, width: usize) -> Vec<String> {
     let start = row.char_indices().nth(before).map_or(row.len(), |(at, _)| at);
     let (head, rest) = row.split_at(start);
     // Where there is little room beside the others, it begins on a line of its own.
-    let (before, mut lines) = match before + 20 > width {
+    let (before, mut lines) = match before > 0 && before + 20 > width {
         true => (4, vec![head.trim_end().to_string(), " ".repeat(4)]),
         false => (before, vec![head.to_string()]),
     };
@@ -321,5 +336,11 @@ mod tests {
         assert_eq!(fold(row, 11, 80), [row]);
         let below = ["fashion", "    28x28 grey images of", "    clothes in ten", "    classes"];
         assert_eq!(fold(row, 11, 25), below, "there is no room beside it");
+        assert_eq!(fold("a sentence of several words", 0, 14), ["a sentence of", "several words"]);
+        assert_eq!(fold("error: it is so", 7, 30), ["error: it is so"]);
+        assert_eq!(
+            fold("warning: it is so and not otherwise", 9, 30),
+            ["warning: it is so and not", "         otherwise"]
+        );
     }
 }

@@ -27,6 +27,9 @@ pub struct ModelArgs {
     /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
     #[arg(long, value_name = "NAME")]
     pub conv: Option<String>,
+    /// How exact the products of layers over tokens are (FLUX, T5, latent U-Nets): f32, or bf16 where the processor has it [f32]
+    #[arg(long, value_name = "NAME")]
+    pub precision: Option<String>,
     /// Height of the images of a latent diffusion model [as trained]
     #[arg(long, value_name = "PIXELS")]
     pub height: Option<usize>,
@@ -45,7 +48,8 @@ impl ModelArgs {
     /// The files the model may be made of.
     pub fn files(&self) -> Vec<NamedPath<'_>> {
         let config = self.config.as_deref().map(|path| ("--model-config", path));
-        std::iter::once(("--model", Path::new(&self.model))).chain(config).collect()
+        let tokenizer = self.tokenizer.as_deref().map(|path| ("--tokenizer", path));
+        std::iter::once(("--model", Path::new(&self.model))).chain(config).chain(tokenizer).collect()
     }
 
     /// The library's description; `latents` is the sample shape of given latents, for models that take any.
@@ -56,6 +60,7 @@ impl ModelArgs {
             shape: shape.or(latents),
             config: self.config.clone(),
             conv: self.conv.clone(),
+            precision: self.precision.clone(),
             height: self.height,
             width: self.width,
             beta_table: None,
@@ -88,7 +93,8 @@ pub fn opened(spec: &ModelSpec) -> Result<LoadedModel> {
         let ([c, h, w], (low, high)) = (model.model.shape(), model.model.sigma_range());
         let (name, sha256) = (&model.name, &model.sha256[..model.sha256.len().min(16)]);
         let seconds = ui::duration(started.elapsed().as_secs_f64());
-        format!("model {name}: {c}x{h}x{w}, levels {low} to {high}, sha256 {sha256}…, opened in {seconds}")
+        let precision = model.precision().name();
+        format!("model {name}: {c}x{h}x{w}, {precision}, levels {low} to {high}, sha256 {sha256}…, opened in {seconds}")
     });
     Ok(model)
 }
@@ -296,7 +302,9 @@ impl ScorerArgs {
             ScoreKind::Hps => "--hps",
             ScoreKind::ImageReward => "--image-reward",
         };
-        self.given().map(|(kind, path)| (flags(kind), path.as_path())).collect()
+        let tokenizers = [("--score-tokenizer", &self.score_tokenizer), ("--reward-tokenizer", &self.reward_tokenizer)];
+        let tokenizers = tokenizers.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
+        self.given().map(|(kind, path)| (flags(kind), path.as_path())).chain(tokenizers).collect()
     }
 
     /// Opens those that were asked for.
@@ -319,6 +327,19 @@ pub fn counts_once(word: &str) -> Result<bool> {
         "once" => Ok(true),
         other => Err(unknown("count", other, &["each", "once"])),
     }
+}
+
+/// A class by its number or by one of `names`; `others` is what else could have been said.
+pub fn class_of(text: &str, names: &[&str], others: &[&str]) -> Result<usize> {
+    let named = names.iter().position(|name| name.eq_ignore_ascii_case(text));
+    named.or_else(|| text.parse().ok()).ok_or_else(|| match (names, others) {
+        ([], []) => Error::BadValue { name: "class", value: text.into(), expected: "must be a class number".into() },
+        ([], [other, ..]) => {
+            let expected = format!("must be a class number or '{other}'");
+            Error::BadValue { name: "class", value: text.into(), expected }
+        }
+        (names, others) => unknown("class", text, &[names, others].concat()),
+    })
 }
 
 /// An unknown name with the ones that would have worked.

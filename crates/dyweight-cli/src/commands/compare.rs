@@ -1,10 +1,13 @@
 //! `dyweight compare`.
 
-use crate::args::{ModelArgs, ReferenceArgs, ScheduleArgs, ScorerArgs, check_batch, counts_once, opened, unknown};
+use crate::args::{
+    ModelArgs, ReferenceArgs, ScheduleArgs, ScorerArgs, check_batch, class_of, counts_once, opened, unknown,
+};
 use crate::contest::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
+use dyweight::models::ModelSpec;
 use dyweight::noise::Rng;
 use dyweight::spec::budget::check_steps;
 use dyweight::spec::{ScheduleSpec, Seeds, SolverSpec};
@@ -38,9 +41,9 @@ pub struct CompareArgs {
     /// Leave out solvers at budgets they cannot make instead of refusing them
     #[arg(long, help_heading = "Solvers")]
     skip_impossible: bool,
-    /// One class [drawn for each seed, where the model has classes]
-    #[arg(long, help_heading = "Conditions")]
-    class: Option<usize>,
+    /// One class by number or, for fashion, by name (sneaker) [drawn for each seed, where the model has classes]
+    #[arg(long, value_name = "N|NAME", help_heading = "Conditions")]
+    class: Option<String>,
     /// File of prompts, one per line; sample i shows line i, beginning again after the last
     #[arg(long, value_name = "FILE", conflicts_with = "class", help_heading = "Conditions")]
     prompts: Option<PathBuf>,
@@ -90,6 +93,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     inputs.extend(args.reference.files());
     inputs.extend(args.scorers.files());
     inputs.extend(args.weights.iter().map(|file| ("--weights", Path::new(file))));
+    inputs.extend(args.prompts.iter().map(|file| ("--prompts", file.as_path())));
     let out = args.output.directory_apart_from("comparison", &inputs)?;
     let seeds = Seeds::parse(&args.seeds)?;
     contest::check_count(&seeds)?;
@@ -98,16 +102,21 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         "torch" => Rng::Torch,
         other => return Err(unknown("noise stream", other, &["native", "torch"])),
     };
-    let model = Arc::new(opened(&args.model.spec(None)?)?);
+    let spec = ModelSpec { beta_table: args.schedule.beta_table.clone(), ..args.model.spec(None)? };
+    let model = Arc::new(opened(&spec)?);
     let reference = args.reference.open(&model)?;
     let lines = args.prompts.as_deref().map(Prompts::lines).transpose()?;
     let prompts = lines.map(|lines| Prompts::new(lines, args.negative.clone(), &*model.model)).transpose()?;
     let prompts = prompts.map(Arc::new);
-    let subject = Subject { class: args.class, prompts, guidance: args.guidance, ..Subject::new(model) };
+    let class = args.class.as_deref().map(|text| class_of(text, model.class_names(), &[])).transpose()?;
+    let subject = Subject { class, prompts, guidance: args.guidance, ..Subject::new(model) };
     subject.check()?;
     let budgets = if args.nfe.is_empty() && args.weights.is_empty() { vec![3, 5, 7, 9] } else { args.nfe.clone() };
     let train_seeds = args.train_seeds.seeds()?;
-    let spec = TrainSpec { iters: args.iters, class: args.class, guidance: args.guidance, ..TrainSpec::default() };
+    // What is judged is what is learned for.
+    let (prompts, negative) = (args.prompts.clone(), args.negative.clone());
+    let spec =
+        TrainSpec { iters: args.iters, class, prompts, negative, guidance: args.guidance, ..TrainSpec::default() };
     let train = (!train_seeds.is_empty()).then_some(spec);
     let field = Field {
         solvers: args.solvers.clone(),

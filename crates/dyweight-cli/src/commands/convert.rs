@@ -9,8 +9,7 @@ use dyweight::files::Malformed;
 use dyweight::files::{Format, SharedBytes, atomic, read_data, sniff};
 use dyweight::models::edm::{Blueprint, Config, EdmFile};
 use dyweight::models::inception::InceptionFile;
-use dyweight::solver_file::SolverFile;
-use dyweight::spec::Budget;
+use dyweight::solver_file::{Asked, SolverFile};
 use dyweight::train::learned::{named_preset, released};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct ConvertArgs {
     /// A network checkpoint (.pkl, .pt), weights of Inception-v3 (.pth, .pt, .pkl), a released coefficient file (.pkl, .pt), a solver file, or preset:NAME;
-    /// several solver files of different budgets become one for the whole range
+    /// several solver files of different budgets or guidance become one for the whole range
     #[arg(required = true)]
     input: Vec<PathBuf>,
     /// The file to write: safetensors for a network, JSON for a solver
@@ -30,6 +29,9 @@ pub struct ConvertArgs {
     /// Network calls, of a solver file that serves a range of budgets: the solver of one of them is written
     #[arg(long, value_name = "N")]
     nfe: Option<usize>,
+    /// Guidance, with --nfe, of a solver file that serves a range of it
+    #[arg(long, value_name = "G", requires = "nfe")]
+    guidance: Option<f64>,
     /// Replace an output that is there already
     #[arg(long)]
     overwrite: bool,
@@ -43,21 +45,21 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
     keep_finished(&args.output, args.overwrite, "output")?;
     let [input] = &args.input[..] else { return join(args) };
     if let Some(name) = preset(input) {
-        return write_solver(args, &named_preset(name)?.1);
+        return write_solver(args, &shown(input), &named_preset(name)?.1);
     }
     let bytes = read_data(input)?;
     let named = |problem| Error::malformed(input, problem);
     match sniff(&bytes) {
         format @ (Format::Pickle | Format::TorchZip | Format::TorchLegacy | Format::Zip) => {
             match Content::parse(bytes.clone(), format).map_err(named)? {
-                Content::Coefficients(coefficients) => write_solver(args, &released(&coefficients)?),
+                Content::Coefficients(coefficients) => write_solver(args, &shown(input), &released(&coefficients)?),
                 Content::Tensors(file) if is_inception(&file) => write_inception(args, input, bytes),
                 Content::Network(_) | Content::Tensors(_) => write_network(args, input, bytes),
             }
         }
         Format::Safetensors => write_network(args, input, bytes),
         Format::SolverFile | Format::Json => {
-            write_solver(args, &SolverFile::parse(&bytes).map_err(|p| Error::malformed(input, p))?)
+            write_solver(args, &shown(input), &SolverFile::parse(&bytes).map_err(|p| Error::malformed(input, p))?)
         }
         other => {
             let expected = "a network checkpoint, a released coefficient file or a solver file";
@@ -75,16 +77,17 @@ fn join(args: &ConvertArgs) -> Result<()> {
         };
         Ok((shown(input), file))
     };
-    write_solver(args, &SolverFile::joined(args.input.iter().map(named).collect::<Result<Vec<_>>>()?)?)
+    let files = args.input.iter().map(named).collect::<Result<Vec<_>>>()?;
+    write_solver(args, "what the inputs make together", &SolverFile::joined(files)?)
 }
 
 fn preset(input: &Path) -> Option<&str> {
     input.to_str()?.strip_prefix("preset:")
 }
 
-fn write_solver(args: &ConvertArgs, file: &SolverFile) -> Result<()> {
+fn write_solver(args: &ConvertArgs, name: &str, file: &SolverFile) -> Result<()> {
     let file = &match args.nfe {
-        Some(nfe) => file.at(&shown(&args.input[0]), Some(Budget::Nfe(nfe)), None)?,
+        Some(nfe) => file.at(name, Asked { guidance: args.guidance, ..Asked::nfe(nfe) })?,
         None => file.clone(),
     };
     file.warnings().iter().for_each(|w| ui::warn(w));

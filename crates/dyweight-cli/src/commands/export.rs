@@ -4,7 +4,7 @@ use crate::ui;
 use clap::{Args, ValueEnum};
 use dyweight::Result;
 use dyweight::error::Error;
-use dyweight::solver_file::SolverFile;
+use dyweight::solver_file::{Asked, SolverFile};
 use dyweight::spec::Budget;
 use dyweight::train::Learned;
 
@@ -19,6 +19,9 @@ pub struct ExportArgs {
     /// Network calls, of a file that serves a range of budgets
     #[arg(long, value_name = "N")]
     nfe: Option<usize>,
+    /// Guidance, of a file that serves a range of it
+    #[arg(long, value_name = "G")]
+    guidance: Option<f64>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -30,7 +33,8 @@ enum Target {
 /// Runs the command.
 pub fn run(args: &ExportArgs) -> Result<()> {
     let Target::Sigmas = args.to;
-    let learned = Learned::open(&args.solver)?.at(&args.solver, args.nfe.map(Budget::Nfe), None)?;
+    let asked = Asked { budget: args.nfe.map(Budget::Nfe), guidance: args.guidance, calls: None };
+    let learned = Learned::open(&args.solver)?.at(&args.solver, asked)?;
     let Some(file) = learned.file else {
         return Err(Error::Conflict {
             problem: format!("{} holds bare numbers without their grid", args.solver),

@@ -9,11 +9,11 @@ use dyweight::files::Malformed;
 use dyweight::files::{
     Format, NetworkFile, OfficialCoefficients, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data, sniff,
 };
-use dyweight::models::edm::{Blueprint, Config};
+use dyweight::models::edm::{Blueprint, Config, PUBLISHED};
 use dyweight::models::inception::InceptionFile;
 use dyweight::models::latent::RANDOM;
-use dyweight::solver_file::SolverFile;
-use dyweight::spec::Budget;
+use dyweight::models::spec::BUILT_IN;
+use dyweight::solver_file::{Asked, SolverFile};
 use dyweight::train::learned::{named_preset, released};
 use dyweight::{Error, Result};
 use serde_json::{Map, Value, json};
@@ -29,9 +29,15 @@ pub struct InspectArgs {
     /// Configuration of a weights file that carries none
     #[arg(long = "model-config", alias = "config", value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
+    /// How exact the products of layers over tokens are (FLUX, T5, latent U-Nets): f32, or bf16 where the processor has it [f32]
+    #[arg(long, value_name = "NAME")]
+    pub(super) precision: Option<String>,
     /// Network calls, of a solver file that serves a range of budgets
     #[arg(long, value_name = "N")]
     pub(super) nfe: Option<usize>,
+    /// Guidance, with --nfe, of a solver file that serves a range of it
+    #[arg(long, value_name = "G", requires = "nfe")]
+    pub(super) guidance: Option<f64>,
     /// Height of the images of a latent diffusion model [as trained]
     #[arg(long, value_name = "PIXELS")]
     pub(super) height: Option<usize>,
@@ -54,6 +60,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         let facts = json!({ "file": format!("preset:{name}"), "bytes": file.to_bytes().len(), "format": "a preset" });
         return solver(args, facts, file);
     }
+    refuse_built_in(path)?;
     if path.is_dir() || path.to_str().is_some_and(|name| name.starts_with("random:")) {
         return model(args);
     }
@@ -93,6 +100,20 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         },
         other => Err(unknown_format(path, other)),
     }
+}
+
+/// Says of a model that is in the program, and of no file, where it is described.
+fn refuse_built_in(path: &Path) -> Result<()> {
+    let name = text(path);
+    let published = |given: &str| PUBLISHED.iter().any(|(name, _)| *name == given);
+    let is_random = name.strip_prefix("random:").is_some_and(published);
+    if path.exists() || !is_random && !BUILT_IN.iter().any(|(built_in, _)| *built_in == name) {
+        return Ok(());
+    }
+    Err(Error::Conflict {
+        problem: format!("'{name}' is built in: there is no file to look into"),
+        hint: "'dyweight list models' says what it is".into(),
+    })
 }
 
 /// A model that is more than one file, or none.
@@ -279,7 +300,7 @@ fn tensor_table(facts: &Value) {
 
 fn solver(args: &InspectArgs, mut facts: Value, file: SolverFile) -> Result<()> {
     let file = match args.nfe {
-        Some(nfe) => file.at(&shown(&args.file), Some(Budget::Nfe(nfe)), None)?,
+        Some(nfe) => file.at(&shown(&args.file), Asked { guidance: args.guidance, ..Asked::nfe(nfe) })?,
         None => file,
     };
     facts["solver"] = json!(file);

@@ -13,6 +13,7 @@ pub fn summary(args: &InspectArgs) -> Result<Option<Summary>> {
     let spec = ModelSpec {
         model: text(&args.file),
         config: args.config.clone(),
+        precision: args.precision.clone(),
         height: args.height,
         width: args.width,
         tokenizer: args.tokenizer.clone(),
@@ -42,6 +43,9 @@ pub fn show(summary: &Summary) {
     let images = summary.images.map_or("without a decoder".into(), |images| format!("images {}", shape(&images)));
     let texts = if summary.takes_text { "takes prompts" } else { "takes no prompts" };
     ui::print(&format!("predicts {}, {texts}; latents {}, {images}", summary.predicts, shape(&summary.latents)));
+    if let Some(precision) = summary.precision {
+        ui::print(&format!("products of layers over tokens in {precision}, everything else in f32"));
+    }
     if let Some(operations) = summary.operations {
         ui::print(&format!(
             "a call for one sample: {operations:.2e} operations; --dry-run of sample says how long that takes here"

@@ -3,6 +3,7 @@
 use crate::ui;
 use clap::{Args, ValueEnum};
 use dyweight::Result;
+use dyweight::error::printable;
 use dyweight::files::{EpdPresets, Presets};
 use dyweight::models::edm::PUBLISHED;
 use dyweight::models::latent::RANDOM;
@@ -65,6 +66,10 @@ pub fn run(args: &ListArgs) -> Result<()> {
         return Ok(());
     }
     ui::table(&rows);
+    if let (Some(text), true) = (&args.filter, rows.len() < 2) {
+        ui::say(&format!("nothing in this list contains '{}'", printable(text)));
+        return Ok(());
+    }
     match args.what {
         Listing::Presets => {
             let credit = &Presets::official()?.credit;
@@ -125,11 +130,22 @@ fn methods() -> Vec<Vec<String>> {
     std::iter::once(heading).chain(dyweight::train::methods::list().into_iter().map(row)).collect()
 }
 
+/// A schedule of the released files in the words of --schedule.
+fn rule(released: &str) -> &str {
+    match released {
+        "polynomial" => "karras",
+        "flux_shift" => "flow",
+        "time_uniform" => "time-uniform",
+        other => other,
+    }
+}
+
 fn presets() -> Result<Vec<Vec<String>>> {
     let heading = ["preset", "model", "data", "nfe", "steps", "window", "afs", "schedule"].map(String::from).to_vec();
     let body = Presets::official()?.presets.iter().map(|p| {
         let c = &p.coefficients;
-        let schedule = c.schedule.rho.map_or(c.schedule.kind.clone(), |r| format!("{} {r}", c.schedule.kind));
+        let rule = rule(&c.schedule.kind);
+        let schedule = c.schedule.rho.map_or(rule.into(), |r| format!("{rule} {r}"));
         let dataset = c.dataset.clone().unwrap_or_default();
         let numbers = [c.nfe, c.steps, c.window].map(|n| n.to_string());
         [
@@ -143,7 +159,7 @@ fn presets() -> Result<Vec<Vec<String>>> {
         let points = p.r.first().map_or(0, Vec::len);
         let calls = (1 + points) * p.r.len() - usize::from(p.afs);
         let numbers = [calls, p.r.len()].map(|n| n.to_string());
-        let rest = ["-".into(), if p.afs { "yes" } else { "no" }.into(), format!("{} {}", p.schedule, p.rho)];
+        let rest = ["-".into(), if p.afs { "yes" } else { "no" }.into(), format!("{} {}", rule(&p.schedule), p.rho)];
         [vec![p.name.clone(), "-".into(), p.dataset.clone()], numbers.to_vec(), rest.to_vec()].concat()
     });
     Ok(std::iter::once(heading).chain(body).chain(epd).collect())

@@ -2,7 +2,7 @@
 
 use crate::args::ModelArgs;
 use crate::files::{batch, prepare, text};
-use crate::ui;
+use crate::{machine, ui};
 use clap::Args;
 use dyweight::denoiser::{Condition, Context, Differentiable, Levels, Model, TextContext};
 use dyweight::error::shown;
@@ -51,21 +51,25 @@ pub fn run(args: &ProbeArgs) -> Result<()> {
     ui::set_threads(args.threads, &Solo)?;
     let inputs = [args.model.files(), vec![("--input", args.input.as_path())]].concat();
     prepare(&[("--out", &args.out)], &inputs)?;
-    let started = Instant::now();
+    let (started, before) = (Instant::now(), machine::processor_seconds());
     let (file, sha256) = match &args.part {
         Some(part) => {
             let spec = args.model.spec(None)?;
             let input = TensorFile::read(&args.input)?;
-            probe(&spec.bundle()?, part, (&args.input, &input), spec.conv()?)?
+            probe(&spec.bundle()?, part, (&args.input, &input), spec.arithmetic()?)?
         }
         None => denoiser(args)?,
     };
     let seconds = started.elapsed().as_secs_f64();
+    let processor = machine::processor_seconds().zip(before).map(|(now, before)| now - before);
     file.write(&args.out)?;
     let names: Vec<&String> = file.tensors.keys().collect();
     if args.json {
-        let facts = json!({ "model": args.model.model, "part": args.part, "sha256": sha256, "seconds": seconds,
-            "tensors": names, "file": text(&args.out) });
+        let mut facts = json!({ "model": args.model.model, "part": args.part, "sha256": sha256, "seconds": seconds,
+            "processor_seconds": processor, "tensors": names, "file": text(&args.out) });
+        if let Some(precision) = &args.model.precision {
+            facts["precision"] = json!(precision);
+        }
         ui::print_json(&facts);
     } else {
         ui::say(&format!("{} opened and evaluated in {}", args.model.model, ui::duration(seconds)));

@@ -111,12 +111,15 @@ fn a_comparison_in_which_all_diverge_fails_and_says_the_same_however_it_is_cut()
         let ended = place.run(&format!("{far} --solvers euler,ipndm {cut} --out out"));
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.stderr.contains("every solver lost the numbers") && ended.stderr.len() < 600, "{ended:?}");
+        assert!(ended.stderr.contains("no solver kept its numbers."), "{ended:?}");
         assert!(ended.stdout.contains("diverged") && ended.stdout.contains("report.html"), "{ended:?}");
         place
     });
     assert_eq!(bytes(&places[0].path("out/records.jsonl")), bytes(&places[1].path("out/records.jsonl")));
     // With one that does not, there is something to compare.
-    places[0].works(&format!("{far} --solvers euler,ipndm:2@logsnr --out other"));
+    let alone = places[0].works(&format!("{far} --solvers euler,ipndm:2@logsnr --out other"));
+    // One alone is ahead of nobody.
+    assert!(alone.stderr.contains("3 calls: ipndm:2@logsnr (") && !alone.stderr.contains("clearly"), "{alone:?}");
 }
 
 #[test]
@@ -159,4 +162,26 @@ fn coefficients_travel_between_models() {
     // Models are no numbers: bars stand over their names, and no line runs from one to the other.
     let drawing = String::from_utf8(bytes(&place.path("out/teacher-distance.svg"))).unwrap();
     assert!(drawing.contains(">mixture</text>") && drawing.contains(">fashion</text>"), "{drawing}");
+}
+
+/// The teacher takes a minute here; nobody who has had enough waits for it.
+#[cfg(unix)]
+#[test]
+fn the_teacher_can_be_interrupted() {
+    use std::io::Read;
+    let place = Place::new("teacher-stopped");
+    let run = "compare --model fashion --solvers euler --nfe 3 --seeds 0-63 --teacher-nfe 20000 --out out";
+    let mut child = place.command(run).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    let mut said = vec![0; 1];
+    // The first line is that of the teacher.
+    stderr.read_exact(&mut said).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let asked = std::time::Instant::now();
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    stderr.read_to_end(&mut said).unwrap();
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("teacher on fashion") && said.contains("the same command goes on from here"), "{said}");
+    assert!(asked.elapsed() < std::time::Duration::from_secs(15), "{:?}: {said}", asked.elapsed());
 }

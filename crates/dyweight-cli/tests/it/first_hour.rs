@@ -111,6 +111,24 @@ fn names_of_other_programs_are_understood() {
     let listed = "compare --model mixture --nfe 5 --seeds 0-3 --solvers euler_karras";
     place.refuses(listed, &["or in a list euler@karras"]);
     place.refuses(&format!("{sample} --solver euler_a"), &["draws noise", "'euler'"]);
+    place.refuses(&format!("{sample} --solver dpmpp:2"), &["hint: use --solver dpmpp --order 2"]);
+    place.refuses(&format!("{sample} --solver LD3"), &["has to be learned first", "train --method ld3", "--weights"]);
+    place.refuses(&format!("{sample} --solver dpmpp_2m_sgm_uniform"), &["--order 2 --schedule discrete"]);
+}
+
+#[test]
+fn schedules_of_other_programs_are_understood() {
+    let place = Place::new("schedules");
+    let states = |name: &str| {
+        place.works(&format!("sample --model mixture --nfe 4 --seeds 0-1 --schedule {name} --trajectory t"));
+        bytes(&place.path("t"))
+    };
+    for (name, ours) in [("Karras", "karras"), ("exponential", "logsnr"), ("TIME_UNIFORM", "time-uniform")] {
+        assert_eq!(states(name), states(ours), "{name}");
+    }
+    let sample = "sample --model mixture --nfe 4 --schedule";
+    place.refuses(&format!("{sample} sgm_uniform"), &["there is no schedule 'sgm_uniform'", "nearest is 'discrete'"]);
+    place.refuses(&format!("{sample} kuras"), &["unknown schedule 'kuras'", "did you mean 'karras'"]);
 }
 
 #[test]
@@ -118,10 +136,25 @@ fn presets_are_found_by_model_and_lists_are_filtered() {
     let place = Place::new("presets");
     let by_model = place.works("inspect preset:sd15-nfe8");
     assert!(by_model.stdout.contains("preset:ms-coco-nfe8") && by_model.stdout.contains("8 calls"), "{by_model:?}");
+    let sample = "sample --model mixture --weights";
+    let budgets = "known: sd15-nfe8, sd15-nfe12, sd15-nfe16, sd15-nfe20\n";
+    place.refuses(&format!("{sample} preset:sd15-nfe6"), &["unknown preset 'sd15-nfe6'", budgets]);
+    place.refuses(&format!("{sample} preset:sd15"), &["unknown preset 'sd15'", budgets]);
     let listed = place.works("list presets sd15 --json").json();
     assert_eq!(listed.as_array().unwrap().len(), 4, "{listed}");
     assert_eq!((&listed[0]["preset"], &listed[0]["nfe"]), (&"ms-coco-nfe8".into(), &8.into()));
     assert!(listed[0]["afs"].is_boolean(), "{listed}");
+    // In the flags' words.
+    let schedules = place.works("list presets --json").json();
+    let rules: std::collections::BTreeSet<&str> = schedules
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["schedule"].as_str().unwrap().split(' ').next().unwrap())
+        .collect();
+    assert_eq!(rules.into_iter().collect::<Vec<_>>(), ["discrete", "flow", "karras", "time-uniform"]);
+    assert!(place.works("list presets karras").stdout.lines().count() > 10);
+    assert!(place.works("list presets nonsense").stderr.contains("nothing in this list contains 'nonsense'"));
     assert!(place.works("list models").stdout.contains("random:edm-cifar10"));
 }
 
@@ -133,6 +166,11 @@ fn classes_have_names() {
         bytes(&place.path(&format!("{class}/000000/000000.png")))
     };
     assert_eq!(image("sneaker"), image("7"));
+    let compare = |class: &str| {
+        let run = "compare --model fashion --solvers euler --nfe 3 --teacher-nfe 4 --seeds 0-1 --json --no-times";
+        place.works(&format!("{run} --class {class} --out c-{class}")).json()["scores"].clone()
+    };
+    assert_eq!(compare("Sneaker"), compare("7"));
     place.refuses("sample --model fashion --nfe 3 --class sneeker", &["class 'sneeker'", "did you mean 'sneaker'"]);
 }
 

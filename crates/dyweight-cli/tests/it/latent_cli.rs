@@ -146,7 +146,279 @@ fn folders_and_random_models_are_inspected() {
         "{facts}"
     );
     place.refuses("inspect random:sd16", &["'random:sd16'", "did you mean 'random:sd15'"]);
+    for name in ["fashion", "mixture-flow", "random:edm-cifar10"] {
+        place.refuses(&format!("inspect {name}"), &[&format!("'{name}' is built in"), "list models"]);
+    }
     place.refuses("bench --model random:sd16", &["'sd16'", "did you mean 'sd15'"]);
     let list = place.works("list models").stdout;
     assert!(list.contains("random:sd15") && list.contains("random:lsun-ldm") && list.contains("random:sd21"), "{list}");
+}
+
+/// The tiny model in a folder of its own, which a test may spoil.
+fn own_copy(place: &Place) {
+    fn copy(from: &std::path::Path, to: &std::path::Path) {
+        std::fs::create_dir_all(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+            let target = to.join(entry.file_name());
+            match entry.path().is_dir() {
+                true => copy(&entry.path(), &target),
+                false => std::fs::write(target, std::fs::read(entry.path()).unwrap()).unwrap(),
+            }
+        }
+    }
+    copy(std::path::Path::new(TINY), &place.path("model"));
+}
+
+/// How a tiny model is asked for one image.
+const ASKED: &str = "--model model --height 16 --width 16 --nfe 2 --solver euler --seeds 0";
+
+#[test]
+fn nothing_in_a_models_folder_is_replaced() {
+    let place = Place::new("latent-folder");
+    own_copy(&place);
+    place.write("prompts.txt", "cat\n");
+    place.tensors("input", &[("x", &[1, 4, 8, 8], &[0.1; 256]), ("sigma", &[1], &[1.0])]);
+    let sample = format!("sample {ASKED} --prompts prompts.txt");
+    let train = "train --model model --height 16 --width 16 --prompts prompts.txt --nfe 2 --iters 1 --overwrite";
+    let weights = "model/unet/diffusion_pytorch_model.safetensors";
+    for file in [weights, "model/unet/config.json", "model/tokenizer/vocab.json"] {
+        let before = std::fs::read(place.path(file)).unwrap();
+        for command in [
+            format!("{sample} --out o --trajectory {file}"),
+            format!("{sample} --out o --latent-out ./model/../{file}"),
+            format!("probe --model model --input input --out {file}"),
+            format!("{train} --out {file}"),
+            format!("{train} --out s.json --trace {file}"),
+        ] {
+            place.refuses(&command, &["is a file in the folder of --model, model", "hint: choose another name"]);
+            assert_eq!(std::fs::read(place.path(file)).unwrap(), before, "{command}");
+        }
+    }
+    let same = ["is the same file as --prompts", "hint: choose another name"];
+    place.refuses(&format!("{sample} --out o --latent-out prompts.txt"), &same);
+    place.refuses(&format!("{train} --out prompts.txt"), &same);
+    // New files, and solvers, may stand there.
+    place.works(&format!("{sample} --out model/images --latent-out model/latents.safetensors"));
+    place.works("convert preset:ms-coco-nfe8 model/solver.json");
+    place.works("convert preset:ms-coco-nfe12 model/solver.json --overwrite");
+}
+
+/// Whoever corrects how a model is to be read wants its images, not those of before.
+#[test]
+fn a_model_that_is_read_otherwise_is_another() {
+    let place = Place::new("latent-config");
+    own_copy(&place);
+    let configured = |kind: &str| {
+        std::fs::create_dir_all(place.path("model/scheduler")).unwrap();
+        let text = format!(
+            r#"{{"prediction_type": "{kind}", "beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012}}"#
+        );
+        place.write("model/scheduler/scheduler_config.json", text);
+    };
+    place.write("prompts.txt", "cat\ndog\n");
+    let sample = format!("sample {ASKED} --prompt cat --out o");
+    let compare = "compare --model model --height 16 --width 16 --prompts prompts.txt --solvers euler --nfe 2 --teacher-nfe 4 --seeds 0-1 --out c";
+    configured("epsilon");
+    place.works(&sample);
+    place.works(compare);
+    let before = std::fs::read(place.path("o/000000/000000.png")).unwrap();
+    configured("v_prediction");
+    place.refuses(&sample, &["o holds samples made with other settings"]);
+    place.refuses(compare, &["c/records.jsonl was made with subjects[0].computed.config"]);
+    place.works(&format!("{sample} --overwrite"));
+    assert_ne!(std::fs::read(place.path("o/000000/000000.png")).unwrap(), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_scheduler_that_leads_nowhere_is_not_passed_over() {
+    let place = Place::new("latent-link");
+    own_copy(&place);
+    let _ = std::fs::create_dir(place.path("model/scheduler"));
+    let path = place.path("model/scheduler/scheduler_config.json");
+    let _ = std::fs::remove_file(&path);
+    std::os::unix::fs::symlink("../../blobs/absent", &path).unwrap();
+    place.refuses(&format!("sample {ASKED} --prompt cat --out o"), &["scheduler_config.json", "cannot read"]);
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    let place = Place::new("latent-options");
+    own_copy(&place);
+    let sample = format!("sample {ASKED} --prompt cat --out o");
+    place.refuses(&format!("{sample} --negative dog"), &["--negative has no effect", "give --guidance"]);
+    place.refuses(&format!("{sample} --text-tokens 5"), &["text-tokens is for FLUX", "leave --text-tokens out"]);
+    let shaped = sample.replace("--height 16", "--height 32");
+    place.refuses(&format!("{shaped} --shape 4,8,8"), &["height = 32", "the latents given are 8x8"]);
+    place.tensors("latents", &[("latents", &[1, 4, 8, 8], &[0.1; 256])]);
+    let given = shaped.replace("--seeds 0", "--latents latents");
+    place.refuses(&given, &["height = 32", "the latents given are 8x8"]);
+    for model in ["fashion", "mixture", "random:edm-cifar10"] {
+        for option in ["height 64", "width 64", "text-tokens 5", "tokenizer model/tokenizer"] {
+            let name = option.split(' ').next().unwrap();
+            let says = format!("{name} is for latent diffusion models, which '{model}' is not");
+            let sample = format!("sample --model {model} --nfe 3 --seeds 0 --out o --{option}");
+            place.refuses(&sample, &[&says, &format!("hint: leave --{name} out")]);
+        }
+    }
+    // The hint names flags that there are.
+    std::fs::remove_dir_all(place.path("model/tokenizer")).unwrap();
+    place.refuses(
+        "train --model model --height 16 --width 16 --nfe 2 --out s.json",
+        &["must be asked for something", "give --prompts"],
+    );
+}
+
+/// Another noise table is another model, in every command alike.
+#[test]
+fn a_noise_table_means_the_same_in_all_commands() {
+    let place = Place::new("latent-table");
+    place.write("prompts.txt", "cat\n");
+    let rule = format!(
+        "--model {TINY} --height 16 --width 16 --prompts prompts.txt --schedule discrete --beta-table lsun-ldm"
+    );
+    // With many calls a solver comes to where the teacher does, if both begin at the top of the same table.
+    let compare = format!("compare {rule} --solvers ipndm --nfe 60 --teacher-nfe 60 --seeds 0-3 --json --out c");
+    let found = place.works(&compare).json()["scores"][0]["rmse"]["value"].as_f64().unwrap();
+    assert!(found < 1.0, "{found}");
+}
+
+/// Sample i shows line i: of other seeds the same seed shows another line.
+#[test]
+fn a_seed_keeps_its_prompt() {
+    let place = Place::new("latent-lines");
+    place.write("prompts.txt", "cat\ndog\nthe cat\nthe dog\n");
+    let sample =
+        format!("sample --model {TINY} --height 16 --width 16 --prompts prompts.txt --nfe 2 --solver euler --out o");
+    place.works(&format!("{sample} --seeds 1-2"));
+    place.works(&format!("{sample} --seeds 1-3"));
+    for seeds in ["0-3", "2-3", "1,3"] {
+        place.refuses(&format!("{sample} --seeds {seeds}"), &["o holds samples made with other settings"]);
+    }
+}
+
+/// Whether this processor multiplies bf16; says so if it does not.
+fn has_bf16() -> bool {
+    let has = dyweight::models::Precision::Bf16.is_available();
+    if !has {
+        eprintln!("SKIPPED: this processor has no products of bf16 (avx512bf16)");
+    }
+    has
+}
+
+#[test]
+fn a_precision_that_cannot_be_had_is_refused_with_the_reason() {
+    let place = Place::new("latent-precision-refused");
+    let sample = |model: &str| format!("sample --model {model} --nfe 4 --solver euler --seeds 0 --precision bf16");
+    let unused = ["computed in bf16", "leave --precision out", "FLUX, T5, U-Nets of latent diffusion"];
+    for model in ["mixture", "mixture-flow", "fashion", "random:edm-cifar10"] {
+        place.refuses(&sample(model), &[&format!("nothing of '{model}' is"), unused[0], unused[1], unused[2]]);
+    }
+    let tiny = format!("{TINY} --height 16 --width 16");
+    place.refuses(
+        &format!("{} --precision bf61", sample(&tiny).replace(" --precision bf16", "")),
+        &["unknown precision 'bf61'", "did you mean 'bf16'"],
+    );
+    // Lesser instructions have none, whatever the processor has.
+    for command in [
+        sample(&tiny),
+        format!("inspect {TINY} --precision bf16"),
+        format!("bench --model {tiny} --precision bf16"),
+        format!("train --model {tiny} --precision bf16 --nfe 4 --out s.json"),
+        format!("probe --model {TINY} --part unet --input {TINY}/unet.io.safetensors --out p --precision bf16"),
+    ] {
+        let ended = place.command(&command).env("DYWEIGHT_ISA", "portable").output().unwrap();
+        let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(2), "{command}: {text}");
+        for part in ["--precision bf16 needs a processor", "avx512_bf16", "(portable)", "f32 runs everywhere"] {
+            assert!(text.contains(part), "{command}: {text}");
+        }
+    }
+    if has_bf16() {
+        place.refuses(
+            &format!("probe --model {TINY} --part vae --input {TINY}/vae.io.safetensors --out p --precision bf16"),
+            &["nothing of 'vae' is computed in bf16"],
+        );
+    }
+}
+
+#[test]
+fn a_precision_is_stated_wherever_its_samples_go() {
+    if !has_bf16() {
+        return;
+    }
+    let place = Place::new("latent-precision");
+    let model = format!("--model {TINY} --height 16 --width 16 --prompt cat");
+    let sample = format!("sample {model} --nfe 4 --solver euler --seeds 0-1 --out o");
+    place.works(&format!("{sample} --latent-out a.safetensors"));
+    // The usual one may be named.
+    place.works(&format!("{sample} --precision f32 --latent-out b.safetensors"));
+    place.refuses(&format!("{sample} --precision bf16"), &["other settings"]);
+    place.works(&format!("{sample}2 --precision bf16 --latent-out c.safetensors"));
+    let read = |name: &str| TensorFile::read(&place.path(name)).unwrap();
+    let [a, b, c] = ["a.safetensors", "b.safetensors", "c.safetensors"].map(read);
+    let numbers = |file: &TensorFile| file.tensors["latents"].to_f64();
+    assert_eq!(numbers(&a), numbers(&b));
+    assert_ne!(numbers(&a), numbers(&c));
+    assert_eq!((a.metadata.get("precision"), c.metadata["precision"].as_str()), (None, "bf16"));
+    assert!(std::fs::read_to_string(place.path("o2/run.json")).unwrap().contains(r#""precision": "bf16""#));
+    let png = std::fs::read(place.path("o2/000000/000000.png")).unwrap();
+    let text = String::from_utf8_lossy(&png);
+    assert!(text.contains("precision\0bf16") || text.contains("precision\0\0\0\0\0bf16"), "{text}");
+    let facts = place
+        .works(&format!("bench {} --batch 1 --repeats 1 --precision bf16 --json", model.replace(" --prompt cat", "")));
+    assert!(facts.stdout.contains(r#""precision":"bf16""#), "{}", facts.stdout);
+    assert!(place.works(&format!("inspect {TINY} --precision bf16")).stdout.contains("layers over tokens in bf16"));
+    assert!(place.works(&format!("{sample}3 --precision bf16 --dry-run")).stdout.contains("in bf16"));
+}
+
+#[test]
+fn what_is_kept_in_one_precision_is_not_used_in_another() {
+    if !has_bf16() {
+        return;
+    }
+    let place = Place::new("latent-precision-kept");
+    place.write("prompts.txt", "cat\n");
+    let model = format!("--model {TINY} --height 16 --width 16 --prompts prompts.txt");
+    let train = format!(
+        "train {model} --guidance 2 --nfe 6 --teacher-nfe 16 --iters 2 --batch 2 --validation 2 --cache kept --quiet"
+    );
+    place.works(&format!("{train} --out s.json"));
+    let kept = || std::fs::read_dir(place.path("kept")).unwrap().count();
+    let before = kept();
+    place.works(&format!("{train} --precision f32 --out s2.json"));
+    assert_eq!(kept(), before);
+    place.works(&format!("{train} --precision bf16 --out s3.json"));
+    assert_eq!(kept(), 2 * before);
+    let compare = format!("compare {model} --solvers euler --nfe 4 --teacher-nfe 16 --seeds 0-1 --out c");
+    place.works(&format!("{compare} --precision bf16"));
+    assert!(std::fs::read_to_string(place.path("c/report.md")).unwrap().contains("tokens in bf16"));
+    place.refuses(&compare, &[r#"computed.precision = "bf16", not null"#]);
+}
+
+/// An autoencoder that overflows makes black pictures; nobody is to find that out by looking.
+#[test]
+fn an_image_that_is_no_number_is_a_failure() {
+    let place = Place::new("latent-black");
+    place.tensors("latents", &[("latents", &[1, 4, 8, 8], &[1e36; 256])]);
+    let run =
+        format!("sample --model {TINY} --prompt cat --latents latents --solver euler --nfe 1 --out o --latent-out l");
+    let ended = place.run(&run);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("decoding lost the numbers: the image of seed 0"), "{ended:?}");
+    assert!(place.path("l").exists() && !place.path("o/000000/000000.png").exists());
+}
+
+#[test]
+fn a_comparison_trains_for_the_prompts_it_judges_on() {
+    let place = Place::new("latent-lessons");
+    place.write("prompts.txt", "cat\nthe dog\n");
+    let compare = format!(
+        "compare --model {TINY} --height 16 --width 16 --prompts prompts.txt --solvers euler --nfe 4 --teacher-nfe 6"
+    );
+    let ended = place
+        .works(&format!("{compare} --negative dog --guidance 2 --seeds 0-1 --train-seeds 0 --iters 1 --out c --json"));
+    let rows: Vec<String> =
+        ended.json()["scores"].as_array().unwrap().iter().map(|score| score["row"].to_string()).collect();
+    assert_eq!(rows.len(), 2, "{rows:?}");
 }

@@ -38,6 +38,7 @@ fn numbers_beyond_memory_are_named() {
         (format!("bench --model mixture --batch {most}"), "batch = 18446744073709551615|hint: change --batch"),
         ("bench --model fashion --batch 100000000".into(), "batch = 100000000|1x28x28"),
         ("bench --model mixture --batch 0".into(), "batch = 0|at least one"),
+        (format!("bench --model mixture --repeats {most}"), "repeats = 18446744073709551615|between 1 and"),
         (format!("bench --model mixture --what train --nfe {most}"), "nfe = 18446744073709551615|100000"),
         (format!("bench --model mixture --what train --teacher-nfe {most}"), "teacher-nfe = 18446744073709551615"),
         (format!("metric bench --count {most}"), "count = 18446744073709551615|2 to"),

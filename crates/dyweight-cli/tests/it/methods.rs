@@ -59,6 +59,27 @@ fn a_wider_span_is_trained_resumed_and_used() {
     place.refuses(&format!("{} --method s4s", train("state")), &["s4s has no option span"]);
 }
 
+/// Shifts of the time embedding need a network that offers it.
+#[test]
+fn shifts_of_the_embedding_are_trained_resumed_and_used() {
+    let place = Place::new("methods-embedding");
+    let network = concat!(env!("CARGO_MANIFEST_DIR"), "/../dyweight-models/tests/data/edm_standard.safetensors");
+    let options = "--span state,embedding --nfe 2 --iters 40 --batch 4 --validation 8 --teacher-nfe 8";
+    used(&place, "dyweight", network, options);
+    let said = place.works("inspect a.json").stdout;
+    assert!(said.contains("span state,embedding of 21 numbers"), "{said}");
+    let said = place.works("export a.json").stderr;
+    assert!(said.contains("does not carry") && said.contains("embedding"), "{said}");
+    let ended = place.run("sample --model mixture --shape 1,1,2 --weights a.json --seeds 0-3 --outdir other");
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("error: the solver shifts the network's time embedding, which this"), "{ended:?}");
+    place.refuses("train --model mixture --nfe 2 --out b.json --span embedding", &["time embedding", "EDM network"]);
+    place.works(&format!(
+        "train --model {network} --nfe 2 --init a.json --iters 1 --batch 2 --validation 4 --teacher-nfe 8 --out more.json"
+    ));
+    assert!(place.works("inspect more.json").stdout.contains("span state,embedding"));
+}
+
 fn used(place: &Place, method: &str, model: &str, options: &str) {
     let train =
         |name: &str, more: &str| format!("train --method {method} --model {model} {options} --out {name}.json {more}");
@@ -94,6 +115,37 @@ fn used(place: &Place, method: &str, model: &str, options: &str) {
 }
 
 #[test]
+fn one_file_serves_every_strength_of_guidance_between_those_trained() {
+    let place = Place::new("any-guidance");
+    for guidance in [1, 3] {
+        let ended = place.run(&format!(
+            "train --model fashion --guidance {guidance} --nfe 4 --teacher-nfe 4 --iters 2 --batch 1 --validation 1 --out g{guidance}.json"
+        ));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let ended = place.run("convert g3.json g1.json any.json");
+    assert!(ended.code == Some(0) && ended.stderr.contains("under guidance 1 to 3"), "{ended:?}");
+    let sample = |more: &str| format!("sample --model fashion --class 1 --seeds 0 --strict --overwrite {more}");
+    for (weights, to) in [("any.json", "any"), ("g3.json", "own")] {
+        let ended =
+            place.run(&sample(&format!("--guidance 3 --weights {weights} --trajectory {to}.safetensors --out {to}")));
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    assert!(bytes(&place.path("any.safetensors")) == bytes(&place.path("own.safetensors")));
+    let between = place.run(&sample("--guidance 2.5 --weights any.json --out between"));
+    assert_eq!(between.code, Some(0), "{between:?}");
+    place.refuses(
+        &sample("--guidance 4 --weights any.json --out x"),
+        &["serves guidance from 1 to 3, not 4", "--guidance"],
+    );
+    place.refuses(&sample("--weights any.json --out x"), &["serves guidance from 1 to 3, not none"]);
+    let one = place.run("convert any.json one.json --nfe 4 --guidance 3");
+    assert_eq!(one.code, Some(0), "{one:?}");
+    assert_eq!(place.run("inspect any.json --nfe 4 --guidance 2").code, Some(0));
+    assert_eq!(place.run("export any.json --nfe 4 --guidance 2").code, Some(0));
+}
+
+#[test]
 fn one_file_serves_every_budget_of_its_range() {
     let place = Place::new("any-budget");
     let ended =
@@ -114,6 +166,11 @@ fn one_file_serves_every_budget_of_its_range() {
     place.refuses(&unlike("--span state"), &["x-nfe3.json has a span"]);
     assert!(!place.path("x-nfe3.config.toml").exists());
     place.refuses("train --one-file --model mixture --nfe 3,6 --out any.json", &["any", "--overwrite"]);
+    // Nor by a run of other budgets that has nothing to go on with.
+    let other =
+        "train --one-file --model mixture --nfe 4,7 --iters 20 --batch 8 --validation 16 --out any.json --resume";
+    place.refuses(other, &["any.json is there already", "--overwrite"]);
+    place.refuses("convert any-nfe3.json any-nfe6.json nine.json --nfe 9", &["what the inputs make together", "9"]);
     let again =
         "train --one-file --model mixture --nfe 6,3 --iters 20 --batch 8 --validation 16 --out any.json --resume";
     assert_eq!(place.run(again).code, Some(0));
@@ -164,6 +221,34 @@ fn options_of_other_methods_are_refused() {
     place.refuses(&train("--method amed --direction-range 1.5"), &["direction-range"]);
     let frechet = "train --model fashion --nfe 3 --out a.json --loss frechet --pairs 640";
     place.refuses(frechet, &["--pairs 640", "--moments"]);
+}
+
+/// What a second stage has found is compared with its start on noise of its own.
+#[test]
+fn a_second_stage_keeps_variety_or_its_start() {
+    let place = Place::new("second-stage");
+    let train = |rest: &str| {
+        format!(
+            "train --model fashion --nfe 2 --loss frechet --moments 16 --iters 2 --batch 2 --validation 8 --validate-every 1 --teacher-nfe 5 --cache t --threads 1 {rest}"
+        )
+    };
+    let ended = place.works(&train("--lr 0.002 --out a.json"));
+    assert!(ended.stderr.contains("64 samples each of start, result and teacher"), "{ended:?}");
+    let file: serde_json::Value = serde_json::from_slice(&bytes(&place.path("a.json"))).unwrap();
+    let variety = &file["training"]["variety"];
+    // Of so few samples the loss says little: that it found nothing is possible, and then there is nothing to compare.
+    if !variety.is_null() {
+        assert_eq!((&variety["samples"], &variety["kept"]), (&64.into(), &"result".into()), "{variety}");
+        assert!(
+            ended.stderr.contains("among 64 samples of the teacher") && ended.stderr.contains("recall"),
+            "{ended:?}"
+        );
+    }
+    // The same bits on other threads.
+    place.works(&train("--lr 0.002 --out b.json").replace("--threads 1", "--threads 2"));
+    assert!(results(&place, "a") == results(&place, "b"));
+    let foreseen = place.works(&train("--out c.json --dry-run --json")).stdout;
+    assert!(foreseen.contains("calls"), "{foreseen}");
 }
 
 #[test]

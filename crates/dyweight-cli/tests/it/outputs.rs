@@ -191,3 +191,15 @@ fn a_solver_is_replaced_by_nothing_but_a_solver_that_was_asked_for() {
     place.works("convert preset:cifar10-nfe5 solver --overwrite");
     assert_ne!(bytes(&place.path("solver")), kept);
 }
+
+/// Who says anew gets it anew.
+#[test]
+fn samples_are_made_anew_when_someone_says_so() {
+    let place = Place::new("anew");
+    let run = "sample --model fashion --nfe 3 --seeds 0-1 --out out --json";
+    assert_eq!(place.works(run).json()["made"], 2);
+    assert_eq!(place.works(run).json()["made"], 0);
+    place.write("out/000000/000001.png", bytes(&place.path("out/000000/000000.png")));
+    assert_eq!(place.works(&format!("{run} --overwrite")).json()["made"], 2);
+    assert_ne!(bytes(&place.path("out/000000/000000.png")), bytes(&place.path("out/000000/000001.png")));
+}

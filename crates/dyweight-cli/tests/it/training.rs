@@ -138,3 +138,76 @@ fn the_model_is_not_overwritten_by_the_solver() {
     place.refuses(&format!("{} --out ./m.safetensors", SHORT.replace("mixture", "m.safetensors")), &["m.safetensors"]);
     assert_eq!(bytes(&place.path("m.safetensors")), before);
 }
+
+/// Everything a run writes stands apart from everything else it reads or writes.
+#[test]
+fn the_files_beside_a_solver_replace_nothing() {
+    let place = Place::new("beside");
+    for ending in ["state", "config.toml", "stats.jsonl", "loss.svg", "loss.png", "weights.svg", "weights.png"] {
+        place.refuses(
+            &format!("{SHORT} --out s.json --trace s.{ending}"),
+            &[&format!("--trace s.{ending} is the same file as a file beside --out")],
+        );
+    }
+    place.refuses(&format!("{SHORT} --out s.json --cache s.json"), &["--cache s.json is the same file as --out"]);
+    // A configuration someone wrote is not written over; one that a run wrote is.
+    let own = "# notes\nmodel = \"mixture\"\nnfe = [3]\niters = 2\nbatch = 4\nvalidation = 4\n";
+    place.write("mine.config.toml", own);
+    place
+        .refuses("train --config mine.config.toml --out mine.json", &["mine.config.toml is the same file as --config"]);
+    assert_eq!(bytes(&place.path("mine.config.toml")), own.as_bytes());
+    place.works("train --config mine.config.toml --out other.json");
+    place.works("train --config other.config.toml --iters 3 --overwrite");
+    assert!(String::from_utf8(bytes(&place.path("other.config.toml"))).unwrap().contains("iters = 3"));
+}
+
+#[test]
+fn the_command_to_go_on_with_goes_on_with_all_budgets() {
+    let place = Place::new("again");
+    let train = format!("{} --one-file --out any.json", LONGER.replace("--nfe 3", "--nfe 3,4").replace("4000", "600"));
+    let mut child = place.command(&train).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    while !place.path("any-nfe3.state").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    let again = format!("stopped; continue with: dyweight {train} --resume");
+    assert!(said.contains(&again), "{said}");
+    place.works(&format!("{train} --resume"));
+    assert!(place.path("any.json").exists() && place.path("any-nfe4.json").exists());
+    // What one of them wrote down is one budget.
+    place.works("train --config any-nfe3.config.toml --overwrite --iters 2");
+}
+
+#[test]
+fn the_next_command_can_be_typed() {
+    let place = Place::new("quoted");
+    std::fs::create_dir(place.path("my solvers")).unwrap();
+    let mixture: [(&str, &[usize], &[f64]); 3] =
+        [("model.mu", &[1, 4], &[1.0; 4]), ("model.std", &[1], &[0.1]), ("model.weight", &[1], &[1.0])];
+    place.tensors("it's a model", &mixture);
+    let mut command = place.command("train --nfe 3 --batch 4 --iters 2 --validation 4 --shape 1,2,2");
+    let output = command.args(["--model", "it's a model", "--out", "my solvers/one.json"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let next = said.lines().find_map(|line| line.strip_prefix("next: dyweight ")).unwrap_or_else(|| panic!("{said}"));
+    let run = format!("{} {next} --seeds 0-1", env!("CARGO_BIN_EXE_dyweight"));
+    let ended = Command::new("sh").args(["-c", &run]).current_dir(&place.0).output().unwrap();
+    assert!(ended.status.success(), "{run}: {}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn a_configuration_says_where_it_is_wrong() {
+    let place = Place::new("written");
+    let keys = "model = \"mixture\"\niters = 2\nbatch = 4\nvalidation = 4\nnfe = [3]\n";
+    for (line, says) in [
+        ("teacher_nfe = 6", "line 6, key 'teacher_nfe': there is no such option; it is called 'teacher-nfe'"),
+        ("nfe = [4]", "line 6: duplicate key"),
+        ("[deep]\nx = 1", "line 6, key 'deep': there is no such option"),
+        ("steps = 3", "nfe and steps both say the length"),
+    ] {
+        place.write("c.toml", format!("{keys}{line}\n"));
+        place.refuses("train --config c.toml --out c.json", &[says]);
+    }
+}

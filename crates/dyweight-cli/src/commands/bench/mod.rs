@@ -10,7 +10,7 @@ use dyweight::denoiser::{Condition, Differentiable, Levels, Model};
 use dyweight::features::FeatureMap;
 use dyweight::models::clip::ClipFeatures;
 use dyweight::models::inception::{Inception, Resize};
-use dyweight::models::{LoadedModel, instruction_set};
+use dyweight::models::{LoadedModel, Precision, instruction_set};
 use dyweight::noise::Rng;
 use dyweight::spec::Budget;
 use dyweight::spec::budget::check_steps;
@@ -79,14 +79,18 @@ enum BenchSubject {
     Train,
 }
 
+/// Nobody waits for more runs.
+const MOST_RUNS: usize = 1_000_000;
+
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<()> {
     ui::set_threads(args.threads, &Solo)?;
     let train = args.what == BenchSubject::Train;
     let batch = args.batch.unwrap_or(if train { 16 } else { 8 });
     for (name, count) in [("repeats", args.repeats), ("rounds", Some(args.rounds))] {
-        if count == Some(0) {
-            return Err(Error::BadValue { name, value: "0".into(), expected: "at least 1".into() });
+        if let Some(count) = count.filter(|count| !(1..=MOST_RUNS).contains(count)) {
+            let expected = format!("must lie between 1 and {MOST_RUNS}");
+            return Err(Error::BadValue { name, value: count.to_string(), expected });
         }
     }
     if let Some(command) = &args.against {
@@ -97,13 +101,13 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         check_batch(batch, batch, IMAGE)?;
         let map = Inception::open(path, IMAGE, Resize::default())?;
         let loaded = Loaded::since(started);
-        return features(args, &map, &Job { name: map.name(), batch, loaded });
+        return features(args, &map, &Job { name: map.name(), precision: Precision::F32, batch, loaded });
     }
     if let Some(name) = &args.clip {
         let map = ClipFeatures::named(name)?;
         check_batch(batch, batch, map.shape())?;
         let loaded = Loaded::since(started);
-        return features(args, &map, &Job { name, batch, loaded });
+        return features(args, &map, &Job { name, precision: Precision::F32, batch, loaded });
     }
     let model = args.model.as_ref().ok_or_else(|| Error::Conflict {
         problem: "which model?".into(),
@@ -125,7 +129,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         (BenchSubject::Decode, _) => decode(&*model.model, &noise),
         _ => call(&*denoiser, &noise),
     };
-    measure(args, &Job { name: &model.name, batch, loaded }, &once)
+    measure(args, &Job { name: &model.name, precision: model.precision(), batch, loaded }, &once)
 }
 
 /// A feature network on images of its shape.
@@ -168,6 +172,7 @@ impl Loaded {
 /// Something to measure.
 struct Job<'j> {
     name: &'j str,
+    precision: Precision,
     batch: usize,
     loaded: Loaded,
 }
@@ -225,7 +230,7 @@ fn measure(args: &BenchArgs, job: &Job<'_>, once: &dyn Fn() -> Result<()>) -> Re
 fn facts(args: &BenchArgs, job: &Job<'_>, times: &Spread, warm_runs: usize) -> Value {
     json!({
         "model": job.name, "what": name_of(args.what), "batch": job.batch, "threads": rayon::current_num_threads(),
-        "instructions": instruction_set(), "seconds": times.fastest(), "ms_per_image": 1e3 * times.fastest() / job.batch as f64,
+        "instructions": instruction_set(), "precision": job.precision.name(), "seconds": times.fastest(), "ms_per_image": 1e3 * times.fastest() / job.batch as f64,
         "mean_ms_per_image": 1e3 * times.mean() / job.batch as f64, "spread": times.facts(), "warm_runs": warm_runs,
         "load_seconds": job.loaded.seconds, "loaded_bytes": job.loaded.bytes, "peak_bytes": machine::peak_bytes(),
         "machine": machine::described(), "load": machine::load(), "version": env!("CARGO_PKG_VERSION"),
@@ -236,7 +241,8 @@ fn report(facts: &Value, times: &Spread, loaded: &Loaded) {
     let text = |key: &str| facts[key].as_str().unwrap_or_default();
     let megabytes = |bytes: Option<u64>| bytes.map_or("unknown".into(), |b| format!("{} MB", b >> 20));
     let (batch, threads) = (&facts["batch"], &facts["threads"]);
-    ui::print(&format!("{}, {}, batch {batch} on {threads} threads", text("model"), text("what")));
+    let (what, precision) = (text("what"), text("precision"));
+    ui::print(&format!("{}, {what} in {precision}, batch {batch} on {threads} threads", text("model")));
     let per_image = facts["mean_ms_per_image"].as_f64().unwrap_or(f64::NAN);
     spread_lines(times).iter().for_each(|line| ui::print(line));
     ui::print(&format!("  per image          {per_image:.2} ms"));

@@ -153,7 +153,9 @@ impl CommonArgs {
             });
         }
         let out: Vec<_> = out.map(|path| ("--out", path)).into_iter().collect();
-        let mut inputs: Vec<_> = sets.iter().map(|set| ("the input", Path::new(set))).collect();
+        // Folders of images are looked through when they are opened: what is none of their images may be replaced.
+        let files = sets.iter().map(|set| Path::new(set.as_str())).filter(|set| !set.is_dir());
+        let mut inputs: Vec<_> = files.map(|set| ("the input", set)).collect();
         inputs.extend(self.model.iter().map(|model| ("--model", Path::new(model))));
         inputs.extend(self.config.iter().map(|path| ("--model-config", path.as_path())));
         inputs.extend(self.features.files());

@@ -43,7 +43,9 @@ pub struct TeacherArgs {
 pub fn run(args: &TeacherArgs) -> Result<()> {
     ui::set_threads(args.threads, &Solo)?;
     let out: Vec<_> = args.out.iter().map(|path| ("--out", path.as_path())).collect();
-    prepare(&out, &[("the samples", &args.samples), ("the teacher's", &args.teacher)])?;
+    // Folders of images are looked through when they are opened.
+    let sets = [("the samples", args.samples.as_path()), ("the teacher's", args.teacher.as_path())];
+    prepare(&out, &sets.into_iter().filter(|(_, set)| !set.is_dir()).collect::<Vec<_>>())?;
     if args.batch == Some(0) {
         let expected = "at least one image per batch".into();
         return Err(Error::BadValue { name: "batch", value: "0".into(), expected });

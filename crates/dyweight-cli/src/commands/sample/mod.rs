@@ -9,6 +9,7 @@ mod setup;
 use crate::args::{BudgetArgs, ModelArgs, ScheduleArgs, SolverArgs, check_batch, opened};
 use crate::files::text;
 use crate::forecast::{Forecast, Pace};
+use crate::progress::UnderWay;
 use crate::ui;
 use clap::Args;
 use dyweight::denoiser::{Condition, Context};
@@ -16,6 +17,7 @@ use dyweight::error::{number, shown};
 use dyweight::files::NamedPath;
 use dyweight::models::{LoadedModel, ModelSpec, measured_rate};
 use dyweight::sample::{State, sample};
+use dyweight::solver_file::Asked;
 use dyweight::train::comm::Comm;
 use dyweight::train::{Learned, Prompts, Work, in_parts, stacked};
 use dyweight::{Error, Result, Tensor};
@@ -115,7 +117,8 @@ impl DrawArgs {
     pub fn files(&self) -> Vec<NamedPath<'_>> {
         let latents = self.latents.as_deref().map(|path| ("--latents", path));
         let weights = self.weights.as_deref().map(|name| ("--weights", Path::new(name)));
-        latents.into_iter().chain(weights).collect()
+        let prompts = self.prompts.as_deref().map(|path| ("--prompts", path));
+        latents.into_iter().chain(weights).chain(prompts).collect()
     }
 }
 
@@ -155,7 +158,7 @@ fn foresee(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling) -> Result
     let condition = |range: Range<usize>| drawing.condition(&vec![0; range.len()]);
     let work = Work { calls: samples * setup.nfe, gradients: 0 };
     // A model that says what a call costs is not asked for one: it may take minutes.
-    let known = model.model.cost().map(|cost| (cost, measured_rate()));
+    let known = model.model.cost().map(|cost| (cost, measured_rate(model.precision())));
     let mut seconds = match &known {
         Some((cost, rate)) => cost.operations / rate * work.calls as f64,
         None => Pace::of(model, &condition, drawing.batch())?.seconds(work)?,
@@ -168,7 +171,8 @@ fn foresee(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling) -> Result
     let mut writes: Vec<String> = Output::place(args, drawing, setup)?.iter().map(|dir| shown(dir)).collect();
     writes.extend([&args.trajectory, &args.latent_out].into_iter().flatten().map(|file| shown(file)));
     let (solver, nfe, steps) = (setup.solver.label(), setup.nfe, setup.steps());
-    let what = format!("make {samples} samples of {} with {solver}: {nfe} calls each, {steps} steps", model.name);
+    let described = model.described();
+    let what = format!("make {samples} samples of {described} with {solver}: {nfe} calls each, {steps} steps");
     Forecast { what, work, seconds, writes, known }.print(args.json);
     Ok(())
 }
@@ -210,7 +214,9 @@ impl<'a> Drawing<'a> {
         let mut drawing = Self { args, model, noise, prompts, learned };
         let calls = drawing.model.model.denoiser(&drawing.condition(&[0])?)?.calls();
         if let (Some(learned), Some(source)) = (drawing.learned.take(), args.weights.as_deref()) {
-            drawing.learned = Some(learned.at(source, args.budget.budget(), Some(calls))?);
+            let guidance = args.guidance.or(drawing.model.model.usual_guidance());
+            let asked = Asked { budget: args.budget.budget(), calls: Some(calls), guidance };
+            drawing.learned = Some(learned.at(source, asked)?);
         }
         setup::solver(args, drawing.learned.as_ref(), drawing.model.model.is_bounded())?;
         Ok(drawing)
@@ -261,9 +267,10 @@ impl<'a> Drawing<'a> {
         mut sink: Option<&mut dyn Sink>,
     ) -> Result<()> {
         let mut progress = ui::Progress::new("sampling", wanted.indices.len());
+        let under_way = progress.under_way();
         for round in wanted.indices.chunks(self.batch().saturating_mul(comm.size())) {
             let mine = &round[comm.share(&(0..round.len()), 1)];
-            let parts = comm.collect(|| self.some(setup, mine, wanted.keeps_states))?;
+            let parts = comm.collect(|| self.some(setup, mine, wanted.keeps_states, &under_way))?;
             let mut rest = round;
             for states in parts {
                 let Some(last) = states.last() else { continue };
@@ -280,12 +287,24 @@ impl<'a> Drawing<'a> {
     }
 
     /// The states of some samples that are to be kept, the samples themselves last.
-    fn some(&self, setup: &Sampling, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
-        let part = |range: Range<usize>| self.run(setup, &indices[range], keeps_states);
+    fn some(
+        &self,
+        setup: &Sampling,
+        indices: &[usize],
+        keeps_states: bool,
+        under_way: &UnderWay,
+    ) -> Result<Vec<Tensor>> {
+        let part = |range: Range<usize>| self.run(setup, &indices[range], keeps_states, under_way);
         stacked(&in_parts(&*self.model.model, 0..indices.len(), indices.len().max(1), part)?)
     }
 
-    fn run(&self, setup: &Sampling, indices: &[usize], keeps_states: bool) -> Result<Vec<Tensor>> {
+    fn run(
+        &self,
+        setup: &Sampling,
+        indices: &[usize],
+        keeps_states: bool,
+        under_way: &UnderWay,
+    ) -> Result<Vec<Tensor>> {
         let (model, noise) = (&*self.model.model, &self.noise);
         let latents = noise.batch(indices, model.shape())?;
         let denoiser = model.denoiser(&self.condition(indices)?)?;
@@ -294,6 +313,8 @@ impl<'a> Drawing<'a> {
             if keeps_states {
                 states.push(state.x.tensor().clone());
             }
+            // The first is what a sample begins with.
+            under_way.add(if state.index > 0 { indices.len() as f64 / setup.states() as f64 } else { 0.0 });
             if ui::stop_requested() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
         };
         let outcome = sample(&*denoiser, &setup.plan(), &latents, &mut observer)?;

@@ -1,7 +1,7 @@
 //! Where the unit noise of each sample comes from, and what it is conditioned on.
 
 use super::DrawArgs;
-use crate::args::unknown;
+use crate::args::{class_of, unknown};
 use crate::files::batch;
 use dyweight::denoiser::Condition;
 use dyweight::files::{Fingerprint, TensorFile};
@@ -115,14 +115,6 @@ impl DrawArgs {
         if text == "none" {
             return Ok(Class::None);
         }
-        let named = names.iter().position(|name| name.eq_ignore_ascii_case(text));
-        named.or_else(|| text.parse().ok()).map(Class::One).ok_or_else(|| match names {
-            [] => Error::BadValue {
-                name: "class",
-                value: text.into(),
-                expected: "must be a class number or 'none'".into(),
-            },
-            names => unknown("class", text, &[names, &["none"]].concat()),
-        })
+        class_of(text, names, &["none"]).map(Class::One)
     }
 }

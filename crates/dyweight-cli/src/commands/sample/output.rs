@@ -8,11 +8,12 @@ use crate::ui;
 use dyweight::denoiser::Decoder;
 use dyweight::error::shown;
 use dyweight::files::image::{Image, contact_sheet, is_image};
-use dyweight::files::{Lock, StoredTensor, TensorFile, atomic, keep_apart, read_file};
-use dyweight::models::LoadedModel;
+use dyweight::files::{Lock, NamedPath, StoredTensor, TensorFile, atomic, keep_apart, keep_folders, read_file};
+use dyweight::models::{LoadedModel, Precision};
 use dyweight::study::report::labelled_sheet;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Samples that can be drawn as points.
@@ -72,6 +73,7 @@ pub fn prepare(args: &SampleArgs) -> Result<()> {
         return Err(Error::io("create", dir, std::io::ErrorKind::AlreadyExists.into()));
     }
     spare_solvers(&given)?;
+    keep_folders(&given, &inputs(args))?;
     given.iter().try_for_each(|(_, path)| atomic::try_place(path))
 }
 
@@ -80,7 +82,11 @@ fn keep_outputs_apart(args: &SampleArgs, dir: Option<&Path>) -> Result<()> {
     let given = [("--trajectory", &args.trajectory), ("--latent-out", &args.latent_out)];
     let given = given.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
     let outputs: Vec<_> = written.iter().map(|path| ("--out", path.as_path())).chain(given).collect();
-    keep_apart(&outputs, &[args.model.files(), args.draw.files()].concat())
+    keep_apart(&outputs, &inputs(args))
+}
+
+fn inputs(args: &SampleArgs) -> Vec<NamedPath<'_>> {
+    [args.model.files(), args.draw.files()].concat()
 }
 
 /// The output of a run.
@@ -199,7 +205,7 @@ impl<'o> Output<'o> {
         let [c, h, w] = self.shape;
         let len = c * h * w;
         if let Some(path) = &self.latent_out {
-            let mut file = TensorFile { metadata: metadata(self.drawing, setup).into(), ..TensorFile::default() };
+            let mut file = TensorFile { metadata: metadata(self.drawing, setup), ..TensorFile::default() };
             insert(&mut file, path, "latents", &[self.noise.len(), c, h, w], &self.samples)?;
             file.write(path)?;
         }
@@ -213,6 +219,10 @@ impl<'o> Output<'o> {
             }
             let sample = self.samples[index * len..(index + 1) * len].to_vec();
             let image = decoder.decode(&Tensor::new([1, c, h, w], sample)?)?;
+            // They would be black in a picture, and pass for one.
+            if let Some(value) = image.sample(0).iter().copied().find(|value| !value.is_finite()) {
+                return Err(Error::DecodingLost { seed: self.noise.name(index), value });
+            }
             self.write_image(index, image.sample(0), &self.texts(index, setup))?;
             progress.add(1, "");
         }
@@ -229,8 +239,9 @@ impl<'o> Output<'o> {
         }
         texts.extend(self.drawing.guidance().map(|guidance| ("guidance", guidance.to_string())));
         texts.push(("seed", self.noise.name(index).to_string()));
-        let [nfe, solver, model] = metadata(self.drawing, setup).map(|(_, value)| value);
-        texts.extend([("solver", solver), ("nfe", nfe), ("model", model)]);
+        let mut facts = metadata(self.drawing, setup);
+        let known = ["solver", "nfe", "model", PRECISION].into_iter();
+        texts.extend(known.filter_map(|key| facts.remove(key).map(|value| (key, value))));
         texts
     }
 
@@ -252,7 +263,7 @@ impl<'o> Output<'o> {
         let metadata = metadata(self.drawing, setup);
         files.extend(self.latent_out.clone());
         if let Some(path) = &self.trajectory {
-            let mut file = TensorFile { metadata: metadata.clone().into(), ..TensorFile::default() };
+            let mut file = TensorFile { metadata: metadata.clone(), ..TensorFile::default() };
             insert(&mut file, path, "trajectory", &[setup.states(), self.noise.len(), c, h, w], &self.states)?;
             insert(&mut file, path, "sigmas", &[setup.steps() + 1], &setup.sigmas())?;
             file.write(path)?;
@@ -261,7 +272,7 @@ impl<'o> Output<'o> {
         let Some(dir) = &self.outdir else { return Ok(files) };
         if !self.samples.is_empty() && model.model.decoder().is_none() {
             let path = dir.join("samples.safetensors");
-            let mut file = TensorFile { metadata: metadata.into(), ..TensorFile::default() };
+            let mut file = TensorFile { metadata, ..TensorFile::default() };
             insert(&mut file, &path, "samples", &[self.noise.len(), c, h, w], &self.samples)?;
             file.write(&path)?;
             files.push(path);
@@ -320,20 +331,29 @@ impl Sink for Output<'_> {
     }
 }
 
+/// Which seed shows which prompt: the first of consecutive seeds, which may become more, or all of them.
+fn first_prompt(noise: &NoiseSource) -> serde_json::Value {
+    let seeds: Vec<u64> = (0..noise.len()).map(|index| noise.name(index)).collect();
+    match seeds.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1])) {
+        true => json!(seeds.first()),
+        false => json!(seeds),
+    }
+}
+
 /// Everything that decides the samples of seeds, as text.
 fn settings(args: &SampleArgs, (drawing, setup): (&Drawing<'_>, &Sampling)) -> String {
     let (model, noise) = (&drawing.model, &drawing.noise);
     let mut facts = json!({
         "model": model.name, "sha256": model.sha256, "solver": setup.solver.label(), "options": args.draw.solver.given(),
         "coefficients": setup.coefficients, "sigmas": setup.sigmas(), "afs": setup.afs, "denoise_to_zero": setup.denoise_to_zero,
-        "class": args.draw.class, "guidance": args.draw.guidance, "rng": args.draw.rng, "latents": noise.fingerprint(), "conv": args.model.conv,
+        "class": args.draw.class, "guidance": args.draw.guidance, "rng": args.draw.rng, "latents": noise.fingerprint(), "computed": model.settings,
     });
     if let Some(prompts) = &drawing.prompts {
         facts["prompts"] = json!(prompts.texts());
         facts["negative"] = json!(prompts.negative());
-    }
-    if model.model.decoder().is_some() {
-        facts["shape"] = json!(model.model.shape());
+        if prompts.texts().len() > 1 {
+            facts["prompts_from"] = first_prompt(noise);
+        }
     }
     format!("{facts:#}\n")
 }
@@ -371,7 +391,7 @@ fn claim(dir: &Path, args: &SampleArgs, settings: &str) -> Result<()> {
     let images = images(dir)?;
     let found = if path.exists() { Some(read_file(&path, LARGEST_FACTS)?) } else { None };
     let problem = match found {
-        Some(found) if *found == *settings.as_bytes() => return Ok(()),
+        Some(found) if *found == *settings.as_bytes() && !args.overwrite => return Ok(()),
         Some(_) => format!("{} holds samples made with other settings (see run.json there)", shown(dir)),
         // Images of unknown settings must not pass for finished ones.
         None if !images.is_empty() => format!("{} holds images, but not how they were made", shown(dir)),
@@ -402,11 +422,15 @@ fn images(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Under which name the precision is stated, where it is not the usual one.
+const PRECISION: &str = "precision";
+
 /// How the samples were made, for files.
-fn metadata(drawing: &Drawing<'_>, setup: &Sampling) -> [(String, String); 3] {
-    let model = drawing.model.name.clone();
+fn metadata(drawing: &Drawing<'_>, setup: &Sampling) -> BTreeMap<String, String> {
+    let (model, precision) = (drawing.model.name.clone(), drawing.model.precision());
+    let stated = (precision != Precision::default()).then(|| (PRECISION, precision.name().to_string()));
     let facts = [("nfe", setup.nfe.to_string()), ("solver", setup.solver.label()), ("model", model)];
-    facts.map(|(k, v)| (k.to_string(), v))
+    facts.into_iter().chain(stated).map(|(k, v)| (k.to_string(), v)).collect()
 }
 
 fn insert(file: &mut TensorFile, path: &Path, name: &str, shape: &[usize], values: &[f64]) -> Result<()> {

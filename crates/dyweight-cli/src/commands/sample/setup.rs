@@ -89,8 +89,18 @@ impl Sampling {
                 check_steps("steps", steps)?;
                 let grid = schedule.grid(steps, range)?;
                 let bounded = file.map_or(bounded, |f| f.bounded);
-                let frame =
-                    Frame { grid, schedule, range, afs, prediction, bounded, shape: None, feature: None, nfe: 0 };
+                let frame = Frame {
+                    grid,
+                    schedule,
+                    range,
+                    afs,
+                    prediction,
+                    bounded,
+                    shape: None,
+                    feature: None,
+                    embedding: None,
+                    nfe: 0,
+                };
                 let Built { solver, times } = learned.body.learned().fixed(&frame)?;
                 (solver, times, frame.grid)
             }

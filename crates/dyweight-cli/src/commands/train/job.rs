@@ -1,12 +1,13 @@
 //! One budget of `train`: its files and its run.
 
-use super::options::{TrainArgs, keys};
+use super::options::{LARGEST_CONFIG, TrainArgs, keys};
 use super::show::TrainShow;
-use crate::files::keep_finished;
+use crate::contest::command_line;
+use crate::files::{keep_finished, quoted};
 use crate::forecast::{Forecast, Pace};
 use crate::ui;
 use dyweight::error::shown;
-use dyweight::files::{Lock, atomic};
+use dyweight::files::{Lock, NamedPath, atomic, is_same_file, keep_apart, read_file};
 use dyweight::models::LoadedModel;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
@@ -18,6 +19,12 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// What the options a run was resolved to begin with.
+const HEAD: &str = "# dyweight train --config ";
+/// The endings of the files beside a solver.
+const NEIGHBOURS: [&str; 7] =
+    ["config.toml", "state", "stats.jsonl", "loss.svg", "loss.png", "weights.svg", "weights.png"];
 
 /// One budget.
 pub struct Job<'j> {
@@ -87,8 +94,37 @@ impl<'j> Job<'j> {
 
     /// A finished solver is replaced only by someone who says so.
     pub fn keep_finished(&self, args: &TrainArgs) -> Result<()> {
-        let goes_on = args.resume && (self.files().state.exists() || self.is_finished());
-        keep_finished(&self.out, args.overwrite || goes_on, "--out")
+        keep_finished(&self.out, args.overwrite || self.goes_on(args), "--out")
+    }
+
+    /// True if an earlier run is to be gone on with, or has come to its end.
+    pub fn goes_on(&self, args: &TrainArgs) -> bool {
+        args.resume && (self.files().state.exists() || self.is_finished())
+    }
+
+    /// Refuses what would be lost to the files beside the solver, or they to it: inputs, the trace, the cache.
+    pub fn keep_neighbours_apart(&self, args: &TrainArgs) -> Result<()> {
+        let mut inputs = args.inputs();
+        if self.repeats(args)? {
+            inputs.retain(|(flag, _)| *flag != "--config");
+        }
+        let files = NEIGHBOURS.map(|ending| beside(&self.out, ending));
+        let mut outputs: Vec<NamedPath<'_>> =
+            files.iter().map(|file| ("a file beside --out,", file.as_path())).collect();
+        outputs.push(("--out", &self.out));
+        outputs.extend(args.trace.as_deref().map(|trace| ("--trace", trace)));
+        outputs.extend(args.job.cache.as_deref().map(|cache| ("--cache", cache)));
+        keep_apart(&outputs, &inputs)
+    }
+
+    /// True if the configuration that was given is what such a run wrote down: then it may be written down anew.
+    fn repeats(&self, args: &TrainArgs) -> Result<bool> {
+        match &args.config {
+            Some(given) if is_same_file(given, &self.config_path()) => {
+                Ok(read_file(given, LARGEST_CONFIG)?.starts_with(HEAD.as_bytes()))
+            }
+            _ => Ok(false),
+        }
     }
 
     fn config_path(&self) -> PathBuf {
@@ -110,6 +146,9 @@ impl<'j> Job<'j> {
         let goes_on = args.resume && files.state.exists();
         let mut trace =
             args.trace.as_ref().map(|_| self.prepared.begin(pairing)).transpose()?.map(|r| Trace::start(&r));
+        if let Some(samples) = self.prepared.variety_samples().filter(|_| is_first) {
+            ui::say(&format!("at the end {samples} samples each of start, result and teacher are compared"));
+        }
         let mut show = TrainShow::new(goes_on.then(|| files.state.clone()), &self.prepared.plan, self.calls());
         let outcome = self.prepared.run(pairing, &mut |iteration, run| {
             if let Some(trace) = &mut trace {
@@ -120,8 +159,7 @@ impl<'j> Job<'j> {
         });
         show.finish();
         if let Err(Error::Cancelled) = outcome {
-            let config = self.config_path();
-            ui::say(&format!("stopped; continue with: dyweight train --config {} --resume", shown(&config)));
+            ui::say(&format!("stopped; continue with: {} --resume", self.again(args)));
         }
         let trained = outcome?;
         let seconds = started.elapsed().as_secs_f64();
@@ -134,6 +172,19 @@ impl<'j> Job<'j> {
             self.report(args, &trained, gain.as_ref().ok().and_then(Option::as_ref), seconds);
         }
         gain.map(drop)
+    }
+
+    /// The command that goes on when it is told to: of several budgets the one that trains them all.
+    fn again(&self, args: &TrainArgs) -> String {
+        if args.job.nfe.as_ref().is_some_and(|calls| calls.len() > 1) {
+            let words = command_line();
+            return words
+                .split(' ')
+                .filter(|word| !matches!(*word, "--overwrite" | "--resume"))
+                .collect::<Vec<_>>()
+                .join(" ");
+        }
+        format!("dyweight train --config {}", quoted(&shown(&self.config_path())))
     }
 
     /// Writes what was learned, and removes the state: from here on there is nothing to resume.
@@ -161,7 +212,7 @@ impl<'j> Job<'j> {
         let what = format!(
             "train a solver of {} calls for {}: {} iterations of {} pairs, {} validation pairs",
             self.calls(),
-            self.model.name,
+            self.model.described(),
             recipe.iterations(),
             recipe.pairs,
             recipe.validate_every.map_or(0, |_| recipe.validation_pairs),
@@ -183,13 +234,15 @@ fn config_text(args: &TrainArgs, prepared: &Prepared, out: &Path) -> Result<Stri
     job.steps =
         matches!(prepared.course().budget, Budget::Steps(_)).then_some(prepared.plan.student.frame.grid.steps());
     job.nfe = args.job.nfe.as_ref().map(|_| vec![prepared.plan.student.frame.nfe]);
+    // One budget is no range.
+    job.one_file = None;
     // A name that is no text cannot be written into a text; the rest can.
     job.out = out.to_str().map(PathBuf::from);
     let mut table = toml::Table::new();
     for part in [keys(&job)?, keys(&prepared.plan.resolved)?, keys(&args.schedule)?] {
         table.extend(part);
     }
-    Ok(format!("# dyweight train --config {}\n{table}", beside(out, "config.toml").display()))
+    Ok(format!("{HEAD}{}\n{table}", beside(out, "config.toml").display()))
 }
 
 fn snapshot_interval(seconds: Option<f64>) -> Result<Option<Duration>> {

@@ -12,6 +12,7 @@ use crate::args::{ModelArgs, opened};
 use crate::{files, ui};
 use dyweight::error::shown;
 use dyweight::files::{Lock, NamedPath, atomic};
+use dyweight::models::ModelSpec;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
 use dyweight::train::comm::Comm;
@@ -45,12 +46,13 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         shape: job.shape.clone(),
         config: job.model_config.clone(),
         conv: job.conv.clone(),
+        precision: job.precision.clone(),
         height: job.height,
         width: job.width,
         tokenizer: job.tokenizer.clone(),
         text_tokens: job.text_tokens,
     };
-    let model = opened(&model.spec(None)?)?;
+    let model = opened(&ModelSpec { beta_table: args.schedule.beta_table.clone(), ..model.spec(None)? })?;
     let several = budgets.len() > 1;
     let job = |budget: &Budget| Job::new(&args, &model, comm, *budget, job::named(&out, several, *budget));
     let jobs = budgets.iter().map(job).collect::<Result<Vec<_>>>()?;
@@ -63,10 +65,12 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     outputs.extend(args.trace.as_deref().filter(|_| comm.is_first()).map(|trace| ("--trace", trace)));
     files::spare_solvers(&outputs[own.len()..])?;
     files::place(&outputs, &args.inputs())?;
+    own.iter().try_for_each(|job| job.keep_neighbours_apart(&args))?;
     own.iter().try_for_each(|job| job.keep_finished(&args))?;
     if let Some(out) = range.filter(|_| comm.is_first()) {
         files::place(&[("--out", out)], &args.inputs())?;
-        files::keep_finished(out, args.overwrite || args.resume, "--out")?;
+        // What is there is this run's own, or of one with other budgets, if one of its budgets is.
+        files::keep_finished(out, args.overwrite || jobs.iter().any(|job| job.goes_on(&args)), "--out")?;
     }
     if args.dry_run {
         return own.iter().try_for_each(|job| job.foresee(&args));
@@ -89,23 +93,23 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         shared = Some(pairing);
     }
     match range.filter(|_| comm.is_first()) {
-        Some(out) => join(&jobs, out, args.json),
+        Some(out) => join(&jobs, out, &args),
         None => Ok(()),
     }
 }
 
 /// One file for the range of all budgets, beside those of each.
-fn join(jobs: &[Job<'_>], out: &Path, json: bool) -> Result<()> {
+fn join(jobs: &[Job<'_>], out: &Path, args: &TrainArgs) -> Result<()> {
     let named = |job: &Job<'_>| Ok((shown(&job.out), files::solver_file(&job.out)?));
     let file = SolverFile::joined(jobs.iter().map(named).collect::<Result<Vec<_>>>()?)?;
     atomic::write(out, &file.to_bytes())?;
     let Some((least, most)) = file.served() else { return Ok(()) };
-    if json {
+    if args.json {
         ui::print_json(&serde_json::json!({ "out": files::text(out), "serves": [least, most] }));
         return Ok(());
     }
     ui::say(&format!("wrote {} for every budget from {least} to {most} network calls", shown(out)));
-    ui::say(&format!("next: dyweight sample --model {} --weights {} --nfe {least}", jobs[0].model.name, shown(out)));
+    ui::say(&format!("next: {} --nfe {least}", args.next_command(&jobs[0].model.name, out)));
     ui::print_path(out);
     Ok(())
 }

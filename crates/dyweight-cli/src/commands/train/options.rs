@@ -1,7 +1,9 @@
 //! The options of `train`, from the command line and from a TOML file.
 
 use crate::args::ScheduleArgs;
+use crate::files::quoted;
 use clap::Args;
+use dyweight::error::shown;
 use dyweight::files::{Malformed, NamedPath, read_file};
 use dyweight::spec::Budget;
 use dyweight::train::TrainSpec;
@@ -12,7 +14,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// No sound configuration is larger.
-const LARGEST_CONFIG: u64 = 1 << 20;
+pub(super) const LARGEST_CONFIG: u64 = 1 << 20;
 
 /// Everything `train` can be told. Every option of a run has a key of the same name in the file given with `--config`.
 #[derive(Args, Clone, Default)]
@@ -65,6 +67,9 @@ pub struct JobArgs {
     /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
     #[arg(long, value_name = "NAME")]
     pub conv: Option<String>,
+    /// How exact the products of layers over tokens are (FLUX, T5, latent U-Nets): f32, or bf16 where the processor has it [f32]
+    #[arg(long, value_name = "NAME")]
+    pub precision: Option<String>,
     /// Height of the images of a latent diffusion model [as trained]
     #[arg(long, value_name = "PIXELS")]
     pub height: Option<usize>,
@@ -122,13 +127,41 @@ impl TrainArgs {
             ("--model", self.job.model.as_deref().map(Path::new)),
             ("--model-config", self.job.model_config.as_deref()),
             ("--config", self.config.as_deref()),
+            ("--tokenizer", self.job.tokenizer.as_deref()),
+            ("--prompts", spec.prompts.as_deref()),
             ("--init", init),
             ("--noise", spec.noise.as_deref()),
             ("--inception", spec.inception.as_deref()),
+            ("--clip-model", spec.clip_model.as_deref()),
+            ("--reference", spec.joint.reference.as_deref().map(Path::new)),
         ]
         .into_iter()
         .filter_map(|(flag, path)| Some((flag, path?)))
         .collect()
+    }
+
+    /// The command that samples with what was learned: the model as it was named here, and what it was asked for.
+    pub fn next_command(&self, model: &str, solver: &Path) -> String {
+        let (job, spec) = (&self.job, &self.spec);
+        let shape = job.shape.as_ref().map(|s| s.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
+        let path = |path: &Option<PathBuf>| path.as_deref().map(shown);
+        let number = |number: Option<usize>| number.map(|n| n.to_string());
+        let options = [
+            ("--model", Some(model.to_string())),
+            ("--shape", shape),
+            ("--model-config", path(&job.model_config)),
+            ("--height", number(job.height)),
+            ("--width", number(job.width)),
+            ("--tokenizer", path(&job.tokenizer)),
+            ("--text-tokens", number(job.text_tokens)),
+            ("--class", number(spec.class)),
+            ("--prompts", path(&spec.prompts)),
+            ("--negative", spec.negative.clone()),
+            ("--guidance", spec.guidance.map(|g| g.to_string())),
+            ("--weights", Some(shown(solver))),
+        ];
+        let words = options.into_iter().filter_map(|(flag, value)| Some(format!(" {flag} {}", quoted(&value?))));
+        words.fold("dyweight sample".into(), |command, word| command + &word)
     }
 
     /// TOML, in which the run is written down, has no larger integers.
@@ -152,6 +185,10 @@ impl TrainArgs {
                 Ok(calls.into_iter().map(Budget::Nfe).collect())
             }
             (None, Some(steps)) => Ok(vec![Budget::Steps(steps)]),
+            (Some(_), Some(_)) => Err(Error::Conflict {
+                problem: "nfe and steps both say the length".into(),
+                hint: "give one of them".into(),
+            }),
             _ => Err(no_budget()),
         }
     }
@@ -170,6 +207,8 @@ struct ConfigFile<'p> {
     path: &'p Path,
     text: String,
     keys: toml::Table,
+    /// The options there are, of the lists that have been asked.
+    known: Vec<String>,
 }
 
 impl<'p> ConfigFile<'p> {
@@ -178,16 +217,18 @@ impl<'p> ConfigFile<'p> {
         let not_text = Malformed::NotText { what: "the configuration", offset: 0 };
         let text = String::from_utf8(bytes.to_vec()).map_err(|_| Error::malformed(path, not_text))?;
         let keys = toml::from_str(&text).map_err(|e: toml::de::Error| {
-            let line = e.span().map_or(String::new(), |s| format!("line {}: ", text[..s.start].lines().count().max(1)));
+            let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+            let line = e.span().map_or(String::new(), |span| format!("line {}: ", line(span.start)));
             inconsistent(path, format!("{line}{}", e.message()))
         })?;
-        Ok(Self { path, text, keys })
+        Ok(Self { path, text, keys, known: Vec::new() })
     }
 
     /// The options `given` on the command line over those of the file, whose keys are taken out of it.
     fn under<T: Serialize + DeserializeOwned + Default>(&mut self, given: &T) -> Result<T> {
         let mut merged = toml::Table::new();
         for key in names(&T::default())? {
+            self.known.push(key.clone());
             let Some(value) = self.keys.remove(&key) else { continue };
             let mut alone = toml::Table::new();
             alone.insert(key.clone(), value.clone());
@@ -200,14 +241,23 @@ impl<'p> ConfigFile<'p> {
     }
 
     fn refuse(&self, key: &str, reason: &str) -> Error {
-        let is_it = |line: &&str| line.trim_start().strip_prefix(key).is_some_and(|l| l.trim_start().starts_with('='));
-        let line = self.text.lines().position(|line| is_it(&line)).map_or(0, |i| i + 1);
-        inconsistent(self.path, format!("line {line}, key '{key}': {}", reason.lines().next().unwrap_or_default()))
+        let starts = |rest: &str| rest.trim_start().starts_with(['=', '.', ']']);
+        let is_it = |line: &&str| line.trim_start_matches([' ', '\t', '[']).strip_prefix(key).is_some_and(starts);
+        let line =
+            self.text.lines().position(|line| is_it(&line)).map_or(String::new(), |i| format!("line {}, ", i + 1));
+        inconsistent(self.path, format!("{line}key '{key}': {}", reason.lines().next().unwrap_or_default()))
     }
 
     fn refuse_rest(&self) -> Result<()> {
         match self.keys.keys().next() {
-            Some(key) => Err(self.refuse(key, "there is no such option")),
+            Some(key) => {
+                let meant = key.replace('_', "-");
+                let reason = match self.known.contains(&meant) {
+                    true => format!("there is no such option; it is called '{meant}'"),
+                    false => "there is no such option".into(),
+                };
+                Err(self.refuse(key, &reason))
+            }
             None => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use crate::files::text;
 use crate::ui;
 use dyweight::error::shown;
 use dyweight::study::report::{LossCurve, coefficients};
-use dyweight::train::{Files, Trained, beside};
+use dyweight::train::{Files, Share, Trained, Variety, beside};
 use dyweight::{Error, Result};
 use serde_json::{Value, json};
 
@@ -18,6 +18,19 @@ fn of(gain: Option<&Gain>) -> serde_json::Map<String, Value> {
         "best_handcrafted": gain.map(|g| &g.rival.name), "best_handcrafted_distance": gain.map(|g| g.rival.distance),
     });
     facts.as_object().cloned().unwrap_or_default()
+}
+
+/// What a second stage has done to variety, and what follows from it.
+fn tell(variety: &Variety) {
+    let share =
+        |name: &str, s: &Share| format!("{name} {:.3}, before {:.3} (difference ± {:.3})", s.after, s.before, s.error);
+    let (precision, recall) = (share("precision", &variety.precision), share("recall", &variety.recall));
+    let samples = variety.samples;
+    ui::say(&format!("among {samples} samples of the teacher, on noise of their own: {precision}; {recall}"));
+    if variety.is_lost() {
+        let what = if variety.recall.has_fallen() { "recall" } else { "precision" };
+        ui::warn(&format!("{what} has fallen by more than twice its error: the start is what was written"));
+    }
 }
 
 impl Job<'_> {
@@ -50,6 +63,9 @@ impl Job<'_> {
                 "validation_loss": guard.map(|g| g.best_loss), "initial_loss": guard.map(|g| g.initial_loss),
                 "ipndm_loss": baseline, "rollbacks": guard.map(|g| g.rollbacks),
             });
+            if let Some(variety) = trained.file.training.get("variety") {
+                facts["variety"] = variety.clone();
+            }
             for (key, value) in of(gain) {
                 facts[key] = value;
             }
@@ -73,6 +89,7 @@ impl Job<'_> {
             }
         }
         ui::say(&said);
+        trained.variety.iter().for_each(tell);
         gain.iter().for_each(|gain| ui::say(&gain.sentence()));
         trained.file.warnings().iter().for_each(|w| ui::warn(w));
         let out = shown(&self.out);
@@ -80,8 +97,7 @@ impl Job<'_> {
         ends.extend(trained.file.body.weights().map(|_| "weights.svg"));
         let beside: Vec<String> = ends.iter().map(|end| shown(&beside(&self.out, end))).collect();
         ui::say(&format!("wrote {out}; beside it {}", beside.join(", ")));
-        let guidance = args.spec.guidance.map_or(String::new(), |g| format!(" --guidance {g}"));
-        ui::say(&format!("next: dyweight sample --model {}{guidance} --weights {out}", self.model.name));
+        ui::say(&format!("next: {}", args.next_command(&self.model.name, &self.out)));
         ui::print_path(&self.out);
     }
 }
