@@ -65,11 +65,12 @@ impl OutputArgs {
 }
 
 /// What a report is made of, beside its pictures.
-const WRITTEN: [&str; 8] = [
+const WRITTEN: [&str; 9] = [
     journal::FILE,
     "report.html",
     "report.md",
     "frechet.csv",
+    "frechet-teacher.csv",
     "teacher-distance.csv",
     "clip.csv",
     "hps.csv",

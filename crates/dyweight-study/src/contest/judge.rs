@@ -9,6 +9,7 @@ use super::experiment::{Entry, Judging, Subject};
 use super::pictures::Pictures;
 use super::record::Score;
 use crate::FeatureReference;
+use crate::metrics::frechet::Paired;
 use crate::metrics::teacher::{psnr, rmse, squared_errors};
 use crate::metrics::{Estimate, Features, quantise};
 use dyweight_core::coeff::Coeff;
@@ -214,6 +215,8 @@ pub(super) struct Judge<'j> {
     pub judging: &'j Judging,
     pub subject: &'j Subject,
     pub targets: &'j Targets,
+    /// The teacher's samples by their features, where there are any; none but at rank 0.
+    pub imitated: Option<&'j Paired>,
     /// Told how many samples are done; true asks to stop.
     pub tick: &'j (dyn Fn(usize) -> bool + Sync),
 }
@@ -240,6 +243,7 @@ impl Judge<'_> {
             rmse: None,
             psnr: None,
             frechet: None,
+            imitation: None,
             prompted: Default::default(),
             slopes: Vec::new(),
         };
@@ -257,28 +261,38 @@ impl Judge<'_> {
         // Nor has what is decoded first a peak to compare with.
         let decoded = self.subject.model.model.decoder().is_some();
         score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite() && !decoded);
-        score.frechet = self.frechet(whole.features)?;
+        if let Some(features) = self.gathered(whole.features)? {
+            score.frechet = self.frechet(&features)?;
+            score.imitation = self.imitated.map(|teacher| teacher.estimate(&features)).transpose()?;
+        }
         score.prompted = self.judging.means(&whole.scores);
         score.slopes = whole.slopes.iter().map(|samples| deviation(samples)).collect();
         let seconds_per_sample = Some(whole.seconds / whole.errors.len() as f64);
         Ok(Some(Found { score, pictures: whole.pictures, seconds_per_sample }))
     }
 
+    /// The teacher's endpoints by their features; nothing without a reference, and at every rank but 0.
+    pub fn teacher_features(&self) -> Result<Option<Features>> {
+        if self.reference().is_none() {
+            return Ok(None);
+        }
+        let rows = self
+            .of_teacher(|samples, _| self.features(samples).map(|features| Part { features, ..Part::default() }))?
+            .features;
+        if self.targets.comm().is_first() { self.gathered(rows) } else { Ok(None) }
+    }
+
     /// How the teacher's own endpoints do by the reference and with their prompts; nothing without either, and at every rank but 0.
-    pub fn teacher(&self, key: &str) -> Result<Option<Score>> {
+    pub fn teacher(&self, key: &str, features: Option<&Features>) -> Result<Option<Score>> {
         if self.reference().is_none() && self.judging.scorers.is_empty() {
             return Ok(None);
         }
-        let part = |range: Range<usize>| {
-            let targets = self.targets.of(range.clone())?;
-            let samples = &targets[targets.len() - 1];
-            let (features, scores) =
-                (self.features(samples)?, self.judging.scores(self.subject, samples, range.clone())?);
-            // Errors say that there is something.
-            Ok(Part { errors: vec![0.0; range.len()], features, scores, ..Part::default() })
+        let scores = |samples: &Tensor, range: Range<usize>| self.judging.scores(self.subject, samples, range);
+        let whole = match self.judging.scorers.is_empty() {
+            true => Part::default(),
+            false => self
+                .of_teacher(|samples, range| scores(samples, range).map(|scores| Part { scores, ..Part::default() }))?,
         };
-        let share = || Ok(Part::joined(in_parts(&*self.subject.model.model, self.share(), self.judging.batch, part)?));
-        let whole = self.targets.comm().collect(share).map(Part::joined)?;
         if !self.targets.comm().is_first() {
             return Ok(None);
         }
@@ -293,16 +307,32 @@ impl Judge<'_> {
             failed: None,
             rmse: None,
             psnr: None,
-            frechet: self.frechet(whole.features)?,
+            frechet: features.map(|features| self.frechet(features)).transpose()?.flatten(),
+            imitation: None,
             prompted: self.judging.means(&whole.scores),
             slopes: Vec::new(),
         }))
     }
 
+    /// What `seen` finds in the teacher's endpoints, at rank 0.
+    fn of_teacher(&self, seen: impl Fn(&Tensor, Range<usize>) -> Result<Part> + Sync) -> Result<Part> {
+        let part = |range: Range<usize>| {
+            let targets = self.targets.of(range.clone())?;
+            // Errors say that there is something.
+            Ok(Part { errors: vec![0.0; range.len()], ..seen(&targets[targets.len() - 1], range)? })
+        };
+        let share = || Ok(Part::joined(in_parts(&*self.subject.model.model, self.share(), self.judging.batch, part)?));
+        self.targets.comm().collect(share).map(Part::joined)
+    }
+
+    /// Features of all samples; none without a reference.
+    fn gathered(&self, rows: Vec<f32>) -> Result<Option<Features>> {
+        self.reference().map(|(map, _)| Features::from_rows(map.dims(), rows)).transpose()
+    }
+
     /// The Fréchet distance of features to the reference, where there is one.
-    fn frechet(&self, rows: Vec<f32>) -> Result<Option<Estimate>> {
-        let Some((map, reference)) = self.reference() else { return Ok(None) };
-        reference.estimate(&Features::from_rows(map.dims(), rows)?).map(Some)
+    fn frechet(&self, features: &Features) -> Result<Option<Estimate>> {
+        self.reference().map(|(_, reference)| reference.estimate(features)).transpose()
     }
 
     /// Features of samples, or of the images they are decoded to; none without a reference.

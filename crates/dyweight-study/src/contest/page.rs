@@ -176,13 +176,21 @@ impl View<'_> {
         for measure in self.all_measures() {
             let (heading, text) = match measure {
                 Measure::Prompted(kind) => (kind.title(), self.about(kind)),
+                Measure::Imitation => (
+                    "Fréchet distance to the teacher's samples",
+                    format!(
+                        "How far the {count} samples of each cell are, as a set, from those of the teacher on the same noise, in the \
+                     features of `{}`: what the solver does to the distribution, without what the network does to it.",
+                        self.feature_network(),
+                    ),
+                ),
                 Measure::Frechet => (
                     "Fréchet distance to the reference",
                     format!(
                         "How far the {count} samples of each cell are, as a set, from the reference, in the features of `{}`. \
                      Numbers made with another count, other features or another reference are not comparable: with fewer \
                      samples the distance comes out larger.",
-                        self.experiment.judging.reference.as_ref().map_or("", |(map, _)| map.name()),
+                        self.feature_network(),
                     ),
                 ),
                 _ => (
@@ -221,6 +229,10 @@ impl View<'_> {
             }
         }
         Ok(())
+    }
+
+    fn feature_network(&self) -> &str {
+        self.experiment.judging.reference.as_ref().map_or("", |(map, _)| map.name())
     }
 
     /// Says so where samples are compared before they are decoded.

@@ -29,6 +29,9 @@ pub struct Score {
     pub psnr: Option<Estimate>,
     /// Fréchet distance to the reference.
     pub frechet: Option<Estimate>,
+    /// Fréchet distance to the teacher's samples on the same noise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imitation: Option<Estimate>,
     /// Scores of images and their prompts, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prompted: BTreeMap<String, Estimate>,

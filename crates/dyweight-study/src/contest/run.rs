@@ -15,6 +15,7 @@ use super::judge::{Judge, Ready};
 use super::learn::Tuition;
 use super::pictures::Pictures;
 use super::record::{Lesson, Line, Score};
+use crate::metrics::frechet::Paired;
 use dyweight_core::error::{Error, Result};
 use dyweight_files::Malformed;
 use dyweight_files::image::Image;
@@ -159,7 +160,9 @@ pub fn run(experiment: &Experiment, directory: &Path, comm: &Arc<dyn Comm>, watc
     let forecast = experiment.forecast(&results, directory, comm)?;
     let all = forecast.all().in_calls();
     let (done, before) = (0, 0.0);
-    let mut work = Working { experiment, directory, comm, journal, results, watch, done, forecast, before, all };
+    let imitated = BTreeMap::new();
+    let mut work =
+        Working { experiment, directory, comm, journal, results, imitated, watch, done, forecast, before, all };
     if comm.is_first() {
         work.remove_left_overs()?;
     }
@@ -200,6 +203,8 @@ struct Working<'w> {
     /// None but at rank 0.
     journal: Option<Journal>,
     results: Results,
+    /// The teacher's samples on each subject by their features, where these are looked at; none but at rank 0.
+    imitated: BTreeMap<usize, Option<Arc<Paired>>>,
     watch: &'w mut dyn Watch,
     done: usize,
     forecast: Forecast,
@@ -342,19 +347,26 @@ impl Working<'_> {
         .cached_in(self.directory.join("teacher"), &format!("{} {}", subject.model.sha256, subject.model.settings))?;
         self.teach(&targets, samples, entry.subject)?;
         self.show_teacher(&targets, entry.subject)?;
-        let still = Judge { judging, subject, targets: &targets, tick: &|_| false };
+        let still = Judge { judging, subject, targets: &targets, imitated: None, tick: &|_| false };
         let (share, teacher) = (still.share().len(), experiment.teacher_key(entry.subject));
-        if !self.results.scores.contains_key(&teacher) {
-            let found = still.teacher(&teacher)?;
-            self.record(found.map(|score| Line::Score(Box::new(score))))?;
+        if !self.imitated.contains_key(&entry.subject) {
+            let features = still.teacher_features()?;
+            if !self.results.scores.contains_key(&teacher) {
+                let found = still.teacher(&teacher, features.as_ref())?;
+                self.record(found.map(|score| Line::Score(Box::new(score))))?;
+            }
+            let imitated = features.map(Paired::new).transpose()?.map(Arc::new);
+            self.imitated.insert(entry.subject, imitated);
         }
+        let imitated = self.imitated.get(&entry.subject).cloned().flatten();
         self.begin(&format!("{}, {} calls", entry.row, entry.nfe), share, (samples * entry.nfe) as f64);
         let watch = Mutex::new(&mut self.watch);
         let tick = |steps: usize| {
             let mut watch = watch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             watch.advance(steps).is_break()
         };
-        let found = Judge { judging, subject, targets: &targets, tick: &tick }.score(key, entry, ready)?;
+        let judge = Judge { judging, subject, targets: &targets, imitated: imitated.as_deref(), tick: &tick };
+        let found = judge.score(key, entry, ready)?;
         if let Some(found) = &found {
             found.pictures.write(self.directory, key, &subject.model)?;
         }

@@ -14,6 +14,8 @@ pub enum Measure {
     Rmse,
     /// The same in decibels.
     Psnr,
+    /// Distance of the distribution to that of the teacher's samples on the same noise.
+    Imitation,
     /// Distance of the distribution to the reference.
     Frechet,
     /// A score of images and their prompts.
@@ -26,6 +28,7 @@ impl Measure {
         match self {
             Measure::Rmse => score.rmse.clone(),
             Measure::Psnr => score.psnr.clone(),
+            Measure::Imitation => score.imitation.clone(),
             Measure::Frechet => score.frechet.clone(),
             Measure::Prompted(kind) => score.prompted.get(kind.name()).cloned(),
         }
@@ -36,6 +39,7 @@ impl Measure {
         match self {
             Measure::Rmse => "distance to the teacher",
             Measure::Psnr => "signal-to-noise ratio",
+            Measure::Imitation => "Fréchet distance to the teacher's samples",
             Measure::Frechet => "Fréchet distance",
             Measure::Prompted(kind) => kind.title(),
         }
@@ -45,6 +49,7 @@ impl Measure {
     pub fn file_name(self) -> &'static str {
         match self {
             Measure::Rmse | Measure::Psnr => "teacher-distance",
+            Measure::Imitation => "frechet-teacher",
             Measure::Frechet => "frechet",
             Measure::Prompted(kind) => kind.name(),
         }
@@ -77,8 +82,10 @@ impl<'v> View<'v> {
 
     /// The measures there are, the ones where less is better.
     pub fn measures(&self) -> Vec<Measure> {
-        let with_reference = self.experiment.judging.reference.is_some();
-        if with_reference { vec![Measure::Rmse, Measure::Frechet] } else { vec![Measure::Rmse] }
+        match self.experiment.judging.reference {
+            Some(_) => vec![Measure::Rmse, Measure::Imitation, Measure::Frechet],
+            None => vec![Measure::Rmse],
+        }
     }
 
     /// Those, and the scores of images and their prompts, of which more is better.

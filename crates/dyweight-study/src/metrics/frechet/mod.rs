@@ -21,6 +21,12 @@
 //! It says how much other samples would change the number: not how far it is from that of infinitely many. **The distance
 //! is biased upwards**, by about c/n, and c is a property of the samples: compare equal n only. `docs/metrics.md` has
 //! measured values. The reference counts as given.
+//!
+//! Samples of two solvers on the same noise are drawn together, and so is what they do to their distance ([`Paired`]):
+//!
+//! ```text
+//! ψᵢ = ψᵢ(a to b) + ψᵢ(b to a)          0 where both are the same
+//! ```
 
 mod loss;
 mod statistics;
@@ -68,12 +74,23 @@ impl Reference {
 
     /// The distance of samples by their features.
     pub fn estimate(&self, features: &Features) -> Result<Estimate> {
-        let statistics = Statistics::of(features, Default::default())?;
-        self.require_fit(&statistics)?;
-        let overlap = self.factor.transposed_times(&factor(&statistics)?);
+        let own = Self::of(features)?;
+        let (value, influence) = self.with_influence(features, &own)?;
+        Ok(Estimate::from_influence(value, &influence))
+    }
+
+    /// Samples that others are compared with.
+    fn of(features: &Features) -> Result<Self> {
+        Self::new(Statistics::of(features, Default::default())?)
+    }
+
+    /// The distance of samples with these statistics, and what each does to it.
+    fn with_influence(&self, features: &Features, own: &Self) -> Result<(f64, Vec<f64>)> {
+        self.require_fit(&own.statistics)?;
+        let overlap = self.factor.transposed_times(&own.factor);
         let squares = overlap.outer_gram().eigen()?;
-        let value = self.combine(&statistics, &overlap.singular_values(&squares)?);
-        Ok(Estimate::from_influence(value, &self.influence(features, &statistics, &squares)))
+        let value = self.combine(&own.statistics, &overlap.singular_values(&squares)?);
+        Ok((value, self.influence(features, &own.statistics, &squares)))
     }
 
     fn require_fit(&self, other: &Statistics) -> Result<()> {
@@ -127,6 +144,32 @@ impl Reference {
             }));
         }
         influence
+    }
+}
+
+/// Samples that others, made of the same noise, are compared with.
+pub struct Paired {
+    features: Features,
+    reference: Reference,
+}
+
+impl Paired {
+    /// Decomposes their covariance.
+    pub fn new(features: Features) -> Result<Self> {
+        Ok(Self { reference: Reference::of(&features)?, features })
+    }
+
+    /// The distance of samples of which the i-th has the noise of the i-th here.
+    pub fn estimate(&self, features: &Features) -> Result<Estimate> {
+        let (expected, found) = (vec![self.features.len()], vec![features.len()]);
+        if expected != found {
+            return Err(Error::Shape { what: "samples in pairs".into(), expected, found });
+        }
+        let own = Reference::of(features)?;
+        let (value, there) = self.reference.with_influence(features, &own)?;
+        let (_, back) = own.with_influence(&self.features, &self.reference)?;
+        let both: Vec<f64> = there.iter().zip(&back).map(|(there, back)| there + back).collect();
+        Ok(Estimate::from_influence(value, &both))
     }
 }
 

@@ -116,6 +116,33 @@ fn the_error_is_that_of_the_bootstrap() {
 }
 
 #[test]
+fn samples_of_the_same_noise_err_together() {
+    let (count, dims) = (600, 6);
+    let (own, other) = (correlated(1, count, dims, (0.3, 0.4)), correlated(1, count, dims, (0.1, 0.0)));
+    let found = Paired::new(other.clone()).unwrap().estimate(&own).unwrap();
+    let statistics = |features: &Features| Statistics::of(features, Origin::default()).unwrap();
+    let apart = Reference::new(statistics(&other)).unwrap().estimate(&own).unwrap();
+    assert_eq!(found.value, apart.value);
+    let mut stream = Stream::labelled(3, "bootstrap");
+    let mut redraw = || {
+        let chosen: Vec<usize> = (0..count).map(|_| (stream.uniform() * count as f64) as usize * dims).collect();
+        let drawn = |from: &Features| {
+            let rows = chosen.iter().flat_map(|at| from.rows()[*at..at + dims].to_vec());
+            statistics(&Features::from_rows(dims, rows.collect()).unwrap())
+        };
+        distance(&drawn(&own), &drawn(&other))
+    };
+    let values: Vec<f64> = (0..400).map(|_| redraw()).collect();
+    let bootstrap = Estimate::mean(&values).error * (values.len() as f64).sqrt();
+    assert!((found.error / bootstrap - 1.0).abs() < 0.12, "{} against {bootstrap}", found.error);
+    // As if they had nothing in common the error would be another.
+    assert!((apart.error / bootstrap - 1.0).abs() > 0.3, "{} against {bootstrap}", apart.error);
+    let same = Paired::new(own.clone()).unwrap().estimate(&own).unwrap();
+    assert!(same.value < 1e-9 && same.error < 1e-9, "{same:?}");
+    assert!(Paired::new(other).unwrap().estimate(&correlated(1, 10, dims, (0.3, 0.4))).is_err());
+}
+
+#[test]
 fn threads_change_no_bit() {
     let reference = Statistics::of(&correlated(9, 500, 150, (0.1, 0.0)), Origin::default()).unwrap();
     let features = correlated(1, 400, 150, (0.2, 0.1));
