@@ -58,7 +58,7 @@ pub use recipe::{Group, Phase, Recipe};
 pub use relax::{Moved, Relaxation};
 pub use session::{Files, Session, Watcher, beside, remove_state};
 pub use snapshot::Snapshot;
-pub use spec::{Defaults, TrainPlan, TrainSpec};
+pub use spec::{ClassName, Defaults, TrainPlan, TrainSpec};
 pub use stepwise::{Link, Stepwise};
 pub use student::{Gradient, Student};
 pub use targets::{Stop, Supervision, Targets, Teacher, in_parts, parse_states, stacked, unit};

@@ -14,7 +14,7 @@ use dyweight::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight::study::compare::{Field, page};
 use dyweight::study::contest::{Experiment, Judging, Subject, View};
 use dyweight::train::comm::Comm;
-use dyweight::train::{Prompts, TrainSpec};
+use dyweight::train::{ClassName, Prompts, TrainSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -115,6 +115,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let train_seeds = args.train_seeds.seeds()?;
     // What is judged is what is learned for.
     let (prompts, negative) = (args.prompts.clone(), args.negative.clone());
+    let class = class.map(ClassName::Number);
     let spec =
         TrainSpec { iters: args.iters, class, prompts, negative, guidance: args.guidance, ..TrainSpec::default() };
     let train = (!train_seeds.is_empty()).then_some(spec);

@@ -129,6 +129,10 @@ fn options_that_do_not_go_together_come_with_a_hint() {
         ("sample --model mixture --sigmas 3,2,1 --sigma-max 4".into(), "sigma-max|hint: leave --sigma-max out"),
         ("sample --model mixture-flow --nfe 5 --denoise-to-zero".into(), "denoise-to-zero|hint:"),
         (
+            "sample --model mixture-flow --nfe 5 --schedule karras".into(),
+            "a flow ends at level 0, the schedule karras above it|hint: leave --schedule out, or say with --sigma-min",
+        ),
+        (
             "sample --model mixture --weights preset:cifar10-nfe3 --solver euler".into(),
             "not to euler|hint: leave --weights",
         ),

@@ -172,6 +172,16 @@ fn classes_have_names() {
     };
     assert_eq!(compare("Sneaker"), compare("7"));
     place.refuses("sample --model fashion --nfe 3 --class sneeker", &["class 'sneeker'", "did you mean 'sneaker'"]);
+    let train = |class: &str| {
+        let run = "train --model fashion --nfe 3 --iters 1 --batch 1 --teacher-nfe 4 --plain";
+        place.works(&format!("{run} --class {class} --out {class}.json"));
+        (bytes(&place.path(&format!("{class}.json"))), bytes(&place.path(&format!("{class}.stats.jsonl"))))
+    };
+    assert_eq!(train("sneaker"), train("7"));
+    place.write("named.toml", "class = \"sneaker\"\n");
+    place.works("train --config named.toml --model fashion --nfe 3 --dry-run --out n.json");
+    place.refuses("train --model fashion --nfe 3 --class sneeker --out n.json", &["did you mean 'sneaker'"]);
+    place.refuses("train --model mixture --nfe 3 --class sneaker --out n.json", &["class = sneaker", "class number"]);
 }
 
 #[test]

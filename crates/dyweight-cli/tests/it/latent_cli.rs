@@ -145,6 +145,7 @@ fn folders_and_random_models_are_inspected() {
         model["operations"].as_f64() > Some(1e6) && facts["model"]["peak_bytes"].as_u64() > Some(1 << 20),
         "{facts}"
     );
+    place.refuses(&format!("inspect {TINY}/vae"), &["a part of a model, its autoencoder, and no U-Net", "all parts"]);
     place.refuses("inspect random:sd16", &["'random:sd16'", "did you mean 'random:sd15'"]);
     for name in ["fashion", "mixture-flow", "random:edm-cifar10"] {
         place.refuses(&format!("inspect {name}"), &[&format!("'{name}' is built in"), "list models"]);
@@ -167,6 +168,17 @@ fn own_copy(place: &Place) {
         }
     }
     copy(std::path::Path::new(TINY), &place.path("model"));
+}
+
+/// What is wrong with a configuration is said of it, not of the weights beside it.
+#[test]
+fn a_fault_of_a_configuration_names_its_file() {
+    let place = Place::new("latent-config");
+    own_copy(&place);
+    let path = place.path("model/unet/config.json");
+    let config = std::fs::read_to_string(&path).unwrap().replace("\"block_out_channels\"", "\"block_channels\"");
+    std::fs::write(&path, config).unwrap();
+    place.refuses("inspect model", &["unet/config.json", "4 levels of channels, but 2"]);
 }
 
 /// How a tiny model is asked for one image.
@@ -380,15 +392,24 @@ fn what_is_kept_in_one_precision_is_not_used_in_another() {
     let place = Place::new("latent-precision-kept");
     place.write("prompts.txt", "cat\n");
     let model = format!("--model {TINY} --height 16 --width 16 --prompts prompts.txt");
-    let train = format!(
-        "train {model} --guidance 2 --nfe 6 --teacher-nfe 16 --iters 2 --batch 2 --validation 2 --cache kept --quiet"
-    );
-    place.works(&format!("{train} --out s.json"));
+    let train =
+        format!("train {model} --guidance 2 --nfe 6 --teacher-nfe 16 --batch 2 --validation 2 --cache kept --quiet");
+    place.works(&format!("{train} --iters 2 --out s.json"));
+    // Nor is a run that was interrupted gone on with in another.
+    let halted = place.command(&format!("{train} --iters 4000 --out h.json")).spawn();
+    let (mut halted, state) = (halted.unwrap(), place.path("h.state"));
+    while !state.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(halted.try_wait().unwrap().is_none(), "ended by itself");
+    }
+    halted.kill().unwrap();
+    halted.wait().unwrap();
+    place.refuses(&format!("{train} --iters 4000 --out h.json --precision bf16 --resume"), &["h.state", "arithmetic"]);
     let kept = || std::fs::read_dir(place.path("kept")).unwrap().count();
     let before = kept();
-    place.works(&format!("{train} --precision f32 --out s2.json"));
+    place.works(&format!("{train} --iters 2 --precision f32 --out s2.json"));
     assert_eq!(kept(), before);
-    place.works(&format!("{train} --precision bf16 --out s3.json"));
+    place.works(&format!("{train} --iters 2 --precision bf16 --out s3.json"));
     assert_eq!(kept(), 2 * before);
     let compare = format!("compare {model} --solvers euler --nfe 4 --teacher-nfe 16 --seeds 0-1 --out c");
     place.works(&format!("{compare} --precision bf16"));

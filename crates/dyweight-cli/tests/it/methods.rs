@@ -166,6 +166,10 @@ fn one_file_serves_every_budget_of_its_range() {
     place.refuses(&unlike("--span state"), &["x-nfe3.json has a span"]);
     assert!(!place.path("x-nfe3.config.toml").exists());
     place.refuses("train --one-file --model mixture --nfe 3,6 --out any.json", &["any", "--overwrite"]);
+    // One of the budgets is finished, but what is there serves others too.
+    let fewer =
+        "train --one-file --model mixture --nfe 3,4 --iters 20 --batch 8 --validation 16 --out any.json --resume";
+    place.refuses(fewer, &["any.json is there already", "--overwrite"]);
     // Nor by a run of other budgets that has nothing to go on with.
     let other =
         "train --one-file --model mixture --nfe 4,7 --iters 20 --batch 8 --validation 16 --out any.json --resume";

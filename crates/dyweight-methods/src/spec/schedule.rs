@@ -61,6 +61,13 @@ impl ScheduleSpec {
                 hint: "leave --schedule out, or choose karras, logsnr, time-uniform or discrete".into(),
             });
         }
+        let ends_above = matches!(schedule, Schedule::Karras { .. } | Schedule::LogSnr | Schedule::TimeUniform { .. });
+        if ends_above && prediction == Prediction::Velocity && self.sigma_min.is_none() {
+            return Err(Error::Conflict {
+                problem: format!("a flow ends at level 0, the schedule {name} above it"),
+                hint: "leave --schedule out, or say with --sigma-min where the grid ends".into(),
+            });
+        }
         Ok(schedule)
     }
 

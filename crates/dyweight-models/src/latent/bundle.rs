@@ -170,6 +170,14 @@ impl Bundle {
 }
 
 impl Part {
+    /// What is wrong with the configuration, by the file that it stands in.
+    pub(super) fn fault(&self, set: &TensorSet, problem: Malformed) -> Error {
+        match self {
+            Part::Folder(dir) => Error::malformed(&dir.join("config.json"), problem),
+            Part::Stored { .. } => Error::malformed(&set.path, problem),
+        }
+    }
+
     /// Configuration and tensors.
     pub(super) fn read(&self) -> Result<Described> {
         match self {

@@ -32,11 +32,13 @@ impl Bundle {
 
     /// The U-Net's configuration, and where its tensors are.
     pub(super) fn find_unet(&self) -> Result<Found<UnetConfig>> {
-        let (config, set) = self.part(&self.unet, "U-Net")?.read()?;
+        let part = self.part(&self.unet, "U-Net")?;
+        let (config, set) = part.read()?;
         let named = |problem| Error::malformed(&set.path, problem);
+        let of_config = |problem| part.fault(&set, problem);
         let config = match config {
-            Some(map) if map.contains_key("model_channels") => UnetConfig::from_compvis(&map).map_err(named)?,
-            Some(map) => UnetConfig::from_diffusers(&map).map_err(named)?,
+            Some(map) if map.contains_key("model_channels") => UnetConfig::from_compvis(&map).map_err(of_config)?,
+            Some(map) => UnetConfig::from_diffusers(&map).map_err(of_config)?,
             None if unet::is_compvis(&set) => UnetConfig::of_compvis_tensors(&set).map_err(named)?,
             None => return Err(needs_config(&set.path, "U-Net")),
         };
@@ -53,7 +55,8 @@ impl Bundle {
 
     /// The autoencoder's configuration, and where its tensors are.
     pub(super) fn find_autoencoder(&self) -> Result<Found<AutoencoderConfig>> {
-        let (config, set) = self.part(&self.vae, "autoencoder")?.read()?;
+        let part = self.part(&self.vae, "autoencoder")?;
+        let (config, set) = part.read()?;
         let named = |problem| Error::malformed(&set.path, problem);
         let scale = Kwargs(&self.parameters).number("scale_factor").map_err(named)?;
         let (layout, prefix) = match (autoencoder::diffusers(&set), autoencoder::compvis(&set)) {
@@ -67,7 +70,7 @@ impl Bundle {
             (None, Some(prefix)) => AutoencoderConfig::of_compvis_tensors(&set, &prefix, scale),
             (None, None) => return Err(needs_config(&set.path, "autoencoder")),
         };
-        let config = config.map_err(named)?;
+        let config = config.map_err(|problem| part.fault(&set, problem))?;
         Ok(Found { config, set, layout })
     }
 
@@ -79,7 +82,8 @@ impl Bundle {
 
     /// The text encoder's configuration, and where its tensors are.
     pub(super) fn find_text(&self) -> Result<Found<TextConfig>> {
-        let (config, set) = self.part(&self.text, "text encoder")?.read()?;
+        let part = self.part(&self.text, "text encoder")?;
+        let (config, set) = part.read()?;
         let named = |problem| Error::malformed(&set.path, problem);
         let missing = || named(Malformed::Missing { name: "embeddings.token_embedding.weight".into() });
         let (layout, prefix) = clip::text_tower(&set).ok_or_else(missing)?;
@@ -91,7 +95,7 @@ impl Bundle {
             },
             None => TextConfig::of_tensors(&set, &prefix),
         };
-        let config = config.map_err(named)?;
+        let config = config.map_err(|problem| part.fault(&set, problem))?;
         Ok(Found { config, set, layout })
     }
 
@@ -103,7 +107,8 @@ impl Bundle {
 
     /// The transformer's configuration, and where its tensors are.
     pub(super) fn find_transformer(&self) -> Result<Found<FluxConfig>> {
-        let (config, set) = self.part(&self.transformer, "transformer")?.read()?;
+        let part = self.part(&self.transformer, "transformer")?;
+        let (config, set) = part.read()?;
         let named = |problem| Error::malformed(&set.path, problem);
         let original = flux::original(&set);
         let config = match (config, &original) {
@@ -113,7 +118,7 @@ impl Bundle {
         };
         let layout = original.map(|(layout, _)| layout).or_else(|| flux::diffusers(&set));
         let layout = layout.ok_or_else(|| named(Malformed::Missing { name: "x_embedder.weight".into() }))?;
-        let config = config.map_err(named)?;
+        let config = config.map_err(|problem| part.fault(&set, problem))?;
         Ok(Found { config, set, layout })
     }
 
@@ -125,10 +130,11 @@ impl Bundle {
 
     /// The T5 encoder's configuration, and where its tensors are.
     pub(super) fn find_text2(&self) -> Result<Found<T5Config>> {
-        let (config, set) = self.part(&self.text2, "T5 encoder")?.read()?;
+        let part = self.part(&self.text2, "T5 encoder")?;
+        let (config, set) = part.read()?;
         let named = |problem| Error::malformed(&set.path, problem);
         let config = config.ok_or_else(|| needs_config(&set.path, "T5 encoder"))?;
-        let config = T5Config::from_transformers(&config).map_err(named)?;
+        let config = T5Config::from_transformers(&config).map_err(|problem| part.fault(&set, problem))?;
         let missing = || named(Malformed::Missing { name: "relative_attention_bias.weight".into() });
         let layout = t5::layout(&set).ok_or_else(missing)?;
         Ok(Found { config, set, layout })
@@ -184,8 +190,32 @@ impl Bundle {
 
     fn part<'b>(&self, part: &'b Option<Part>, what: &str) -> Result<&'b Part> {
         part.as_ref().ok_or_else(|| {
-            Error::malformed(&self.path, Malformed::Inconsistent { problem: format!("holds no {what}") })
+            let there = self.named_parts();
+            let problem = match there.as_slice() {
+                [] => format!("holds no {what}"),
+                [only] => format!(
+                    "holds a part of a model, its {only}, and no {what}: name the folder or file that has all parts"
+                ),
+                [.., last] => {
+                    let others = there[..there.len() - 1].join(", ");
+                    format!("holds {others} and {last}, but no {what}")
+                }
+            };
+            Error::malformed(&self.path, Malformed::Inconsistent { problem })
         })
+    }
+
+    /// What there is, in words.
+    fn named_parts(&self) -> Vec<&'static str> {
+        let parts = [
+            (&self.unet, "U-Net"),
+            (&self.transformer, "transformer"),
+            (&self.vae, "autoencoder"),
+            (&self.text, "text encoder"),
+            (&self.text2, "T5 encoder"),
+            (&self.clip, "CLIP model"),
+        ];
+        parts.iter().filter(|(part, _)| part.is_some()).map(|(_, name)| *name).collect()
     }
 
     /// The parameters of a whole CompVis model.

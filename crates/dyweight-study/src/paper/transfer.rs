@@ -6,7 +6,7 @@ use crate::contest::{Contestant, Entry, Measure, Subject, Tally, View};
 use dyweight_core::error::Result;
 use dyweight_methods::spec::ScheduleSpec;
 use dyweight_models::ModelSpec;
-use dyweight_train::TrainSpec;
+use dyweight_train::{ClassName, TrainSpec};
 use std::sync::Arc;
 
 pub const STUDY: Study = Study {
@@ -59,7 +59,7 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
         }
     };
     for (on, subject) in subjects.iter().enumerate() {
-        let train = TrainSpec { class: subject.class, ..setup.training_of(&subject.model) };
+        let train = TrainSpec { class: subject.class.map(ClassName::Number), ..setup.training_of(&subject.model) };
         let (train, schedule) = (Box::new(train), ScheduleSpec::default());
         let who = Contestant::Learned { train, schedule, on, after: None };
         add(format!("learned on {}", subject.name), &who);

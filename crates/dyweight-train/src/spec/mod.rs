@@ -134,9 +134,9 @@ pub struct TrainSpec {
     /// The reference algorithm and nothing else: no validation, roll-back or early stop.
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Validation"))]
     pub plain: Option<bool>,
-    /// Class to train for [drawn anew for every pair].
+    /// Class to train for, by number or name [drawn anew for every pair].
     #[cfg_attr(feature = "clap", arg(long))]
-    pub class: Option<usize>,
+    pub class: Option<ClassName>,
     /// File of prompts, one per line; every pair draws one.
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub prompts: Option<PathBuf>,
@@ -187,6 +187,44 @@ pub(crate) fn one_of<T: serde::de::DeserializeOwned + Clone + Send + Sync + 'sta
     use clap::builder::{PossibleValuesParser, TypedValueParser};
     let read = |name: String| serde_json::from_value::<T>(serde_json::Value::String(name));
     PossibleValuesParser::new(names).try_map(read)
+}
+
+/// A class by its number, or by its name in a model whose classes have names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ClassName {
+    /// Its number.
+    Number(usize),
+    /// Its name, which whoever knows the model's names makes a number of.
+    Name(String),
+}
+
+impl ClassName {
+    /// The number; a name is none.
+    pub fn number(&self) -> Result<usize> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Name(name) => {
+                let expected = "must be a class number".into();
+                Err(Error::BadValue { name: "class", value: name.clone(), expected })
+            }
+        }
+    }
+}
+
+impl From<&str> for ClassName {
+    fn from(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Name(text.into()), Self::Number)
+    }
+}
+
+impl std::fmt::Display for ClassName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Name(name) => name.fmt(f),
+        }
+    }
 }
 
 pub(crate) fn positive(name: &'static str, value: usize) -> Result<usize> {

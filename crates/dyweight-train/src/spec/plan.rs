@@ -1,6 +1,6 @@
 //! A training run from its options.
 
-use super::{TrainSpec, finite_above, not_negative, positive};
+use super::{ClassName, TrainSpec, finite_above, not_negative, positive};
 use crate::learnable::Learnable;
 use crate::methods::{self, Common, Start, Taught};
 use crate::recipe::Recipe;
@@ -200,7 +200,7 @@ impl TrainSpec {
     /// Pairs for training; `purpose` keeps validation apart.
     pub fn pairs(&self, model: &dyn Model, purpose: &'static str) -> Result<Pairs> {
         let noise = Noise::Stream { seed: self.seed.unwrap_or(0), purpose };
-        let (classes, class) = (model.classes(), self.class);
+        let (classes, class) = (model.classes(), self.class.as_ref().map(ClassName::number).transpose()?);
         let prompts = match &self.prompts {
             Some(path) => Some(Arc::new(Prompts::new(Prompts::lines(path)?, self.negative.clone(), model)?)),
             None => None,

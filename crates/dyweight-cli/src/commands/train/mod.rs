@@ -8,13 +8,14 @@ mod show;
 
 pub use options::TrainArgs;
 
-use crate::args::{ModelArgs, opened};
+use crate::args::{ModelArgs, class_of, opened};
 use crate::{files, ui};
 use dyweight::error::shown;
 use dyweight::files::{Lock, NamedPath, atomic};
 use dyweight::models::ModelSpec;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
+use dyweight::train::ClassName;
 use dyweight::train::comm::Comm;
 use dyweight::{Error, Result};
 use job::Job;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     // Ctrl-C is heard from here on, before the first validation has ended too.
     ui::stop_requested();
-    let args = args.over_config()?;
+    let mut args = args.over_config()?;
     ui::set_threads(args.threads, &**comm)?;
     let needed = |what: &str| Error::Conflict { problem: format!("{what} is missing"), hint: format!("give --{what}") };
     let name = args.job.model.clone().ok_or_else(|| needed("model"))?;
@@ -53,6 +54,9 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         text_tokens: job.text_tokens,
     };
     let model = opened(&ModelSpec { beta_table: args.schedule.beta_table.clone(), ..model.spec(None)? })?;
+    if let Some(class) = &mut args.spec.class {
+        *class = ClassName::Number(class_of(&class.to_string(), model.class_names(), &[])?);
+    }
     let several = budgets.len() > 1;
     let job = |budget: &Budget| Job::new(&args, &model, comm, *budget, job::named(&out, several, *budget));
     let jobs = budgets.iter().map(job).collect::<Result<Vec<_>>>()?;
@@ -69,8 +73,8 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     own.iter().try_for_each(|job| job.keep_finished(&args))?;
     if let Some(out) = range.filter(|_| comm.is_first()) {
         files::place(&[("--out", out)], &args.inputs())?;
-        // What is there is this run's own, or of one with other budgets, if one of its budgets is.
-        files::keep_finished(out, args.overwrite || jobs.iter().any(|job| job.goes_on(&args)), "--out")?;
+        let goes_on = jobs.iter().any(|job| job.goes_on(&args)) && is_of(out, &budgets);
+        files::keep_finished(out, args.overwrite || goes_on, "--out")?;
     }
     if args.dry_run {
         return own.iter().try_for_each(|job| job.foresee(&args));
@@ -96,6 +100,12 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         Some(out) => join(&jobs, out, &args),
         None => Ok(()),
     }
+}
+
+/// True if what is there serves a range between two of these budgets: then a run that goes on loses nothing by replacing it.
+fn is_of(out: &Path, budgets: &[Budget]) -> bool {
+    let served = files::solver_file(out).ok().and_then(|file| file.served());
+    served.is_some_and(|(least, most)| [least, most].iter().all(|nfe| budgets.contains(&Budget::Nfe(*nfe))))
 }
 
 /// One file for the range of all budgets, beside those of each.

@@ -154,7 +154,7 @@ impl TrainArgs {
             ("--width", number(job.width)),
             ("--tokenizer", path(&job.tokenizer)),
             ("--text-tokens", number(job.text_tokens)),
-            ("--class", number(spec.class)),
+            ("--class", spec.class.as_ref().map(ToString::to_string)),
             ("--prompts", path(&spec.prompts)),
             ("--negative", spec.negative.clone()),
             ("--guidance", spec.guidance.map(|g| g.to_string())),
