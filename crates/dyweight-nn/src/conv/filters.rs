@@ -151,7 +151,10 @@ impl Stored<'_> {
         let Panel { first, columns: count, width, .. } = *place;
         let at_once = STRETCH.div_ceil(self.taps);
         let len = at_once * self.taps;
-        let (mut rows, mut turned) = (Buffer::stale(count * len), Buffer::zeros(len * width));
+        let (mut rows, mut turned) = (Buffer::stale(count * len), Buffer::stale(len * width));
+        if count < width {
+            turned.fill(0.0);
+        }
         for start in channels.clone().step_by(at_once) {
             let here = at_once.min(channels.end - start) * self.taps;
             let entries = start * self.taps..start * self.taps + here;

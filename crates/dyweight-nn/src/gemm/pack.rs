@@ -211,6 +211,11 @@ impl Packed {
         let steps = if pairs.is_some() { pairs::count(depth) } else { depth };
         let packed = Self::by_panel(isa, steps, rows.len(), |first, count, panel| {
             let width = panel.len() / steps;
+            // Floats are turned where they lie.
+            let stored = (first..first + count).map(|row| weights.floats_of_row(rows.start + row, 0..depth));
+            if let (None, Some(columns)) = (pairs, stored.collect::<Option<Vec<_>>>()) {
+                return transpose(isa, &columns, depth, panel, width);
+            }
             let mut scratch = Buffer::stale(count * STRETCH);
             for (start, panel) in (0..steps).step_by(STRETCH).zip(panel.chunks_mut(STRETCH * width)) {
                 let len = panel.len() / width;

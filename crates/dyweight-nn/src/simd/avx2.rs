@@ -77,6 +77,19 @@ impl Simd for Avx2 {
         unsafe { _mm256_fnmadd_ps(a, b, c) }
     }
     #[inline(always)]
+    unsafe fn times_power_of_two(v: __m256, n: __m256) -> __m256 {
+        // SAFETY: the trait's contract.
+        unsafe {
+            let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+            _mm256_mul_ps(v, _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn zero_below(v: __m256, x: __m256, bound: f32) -> __m256 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLT_UQ>(x, _mm256_set1_ps(bound)), v) }
+    }
+    #[inline(always)]
     unsafe fn load_f16(p: *const u8) -> __m256 {
         // SAFETY: the trait's contract.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(p.cast())) }

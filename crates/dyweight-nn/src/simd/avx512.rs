@@ -76,6 +76,16 @@ impl Simd for Avx512 {
         unsafe { _mm512_fnmadd_ps(a, b, c) }
     }
     #[inline(always)]
+    unsafe fn times_power_of_two(v: __m512, n: __m512) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_scalef_ps(v, n) }
+    }
+    #[inline(always)]
+    unsafe fn zero_below(v: __m512, x: __m512, bound: f32) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(bound)), v) }
+    }
+    #[inline(always)]
     unsafe fn load_f16(p: *const u8) -> __m512 {
         // SAFETY: the trait's contract.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }

@@ -47,6 +47,8 @@ impl Simd for Bf16Pairs {
         fn mul(a: __m512, b: __m512) -> __m512;
         fn max(a: __m512, b: __m512) -> __m512;
         fn neg_mul_add(a: __m512, b: __m512, c: __m512) -> __m512;
+        fn times_power_of_two(v: __m512, n: __m512) -> __m512;
+        fn zero_below(v: __m512, x: __m512, bound: f32) -> __m512;
         fn load_f16(p: *const u8) -> __m512;
         fn load_bf16(p: *const u8) -> __m512;
         fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize);

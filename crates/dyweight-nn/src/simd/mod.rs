@@ -45,6 +45,10 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `c − a·b`.
     unsafe fn neg_mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `v·2ⁿ` for whole `n` from −126 to 127.
+    unsafe fn times_power_of_two(v: Self::V, n: Self::V) -> Self::V;
+    /// `v`, and 0 where `x < bound`.
+    unsafe fn zero_below(v: Self::V, x: Self::V, bound: f32) -> Self::V;
     /// `LANES` little-endian 16-bit floats, widened.
     unsafe fn load_f16(p: *const u8) -> Self::V;
     /// `LANES` little-endian upper halves of 32-bit floats, widened.

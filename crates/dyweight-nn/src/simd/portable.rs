@@ -71,6 +71,14 @@ impl Simd for Portable {
         zip(zip(a, b, |a, b| a * b), c, |ab, c| c - ab)
     }
     #[inline(always)]
+    unsafe fn times_power_of_two(v: Self::V, n: Self::V) -> Self::V {
+        zip(v, n, |v, n| v * f32::from_bits(((n as i32 + 127) as u32) << 23))
+    }
+    #[inline(always)]
+    unsafe fn zero_below(v: Self::V, x: Self::V, bound: f32) -> Self::V {
+        zip(v, x, |v, x| if x < bound { 0.0 } else { v })
+    }
+    #[inline(always)]
     unsafe fn load_f16(p: *const u8) -> Self::V {
         // SAFETY: the trait's contract.
         let halves = unsafe { p.cast::<[[u8; 2]; LANES]>().read_unaligned() };

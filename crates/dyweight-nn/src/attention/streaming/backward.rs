@@ -6,7 +6,8 @@
 use std::ops::Range;
 
 use super::bias::{Bias, HeadBias};
-use super::blocks::{accumulate, block_of_columns, exp_or_zero, whole_vectors};
+use super::blocks::{accumulate, block_of_columns, whole_vectors};
+use super::softmax::Weights;
 use super::{Attention, COLUMNS, ROWS, STRIDE};
 use crate::act::Act;
 use crate::attention::rows::{Matrix, MatrixMut, Operand, Target};
@@ -183,22 +184,12 @@ impl Head<'_> {
         block_of_columns(k, &self.queries_t, columns, self.scale, &mut scratch.weights, STRIDE);
         block_of_columns(v, &self.go_t, columns, 1.0, &mut scratch.pulls, STRIDE);
         let (sums, weighted) = (&self.sums[columns.clone()], &self.weighted[columns.clone()]);
-        self.isa.vectorize(
-            #[inline(always)]
-            || {
-                for key in rows.clone() {
-                    let at = (key - rows.start) * STRIDE;
-                    let weights = &mut scratch.weights[at..][..columns.len()];
-                    let pulls = &mut scratch.pulls[at..][..columns.len()];
-                    self.bias.add_to_key(weights, key, columns);
-                    for ((weight, pull), (sum, weighted)) in
-                        weights.iter_mut().zip(pulls).zip(sums.iter().zip(weighted))
-                    {
-                        *weight = exp_or_zero(*weight - sum);
-                        *pull = *weight * (*pull - weighted) * self.scale;
-                    }
-                }
-            },
-        );
+        for key in rows.clone() {
+            let at = (key - rows.start) * STRIDE;
+            let (scores, pulls) =
+                (&mut scratch.weights[at..][..columns.len()], &mut scratch.pulls[at..][..columns.len()]);
+            self.bias.add_to_key(scores, key, columns);
+            self.isa.run(Weights { scores, pulls, sums, weighted, scale: self.scale });
+        }
     }
 }

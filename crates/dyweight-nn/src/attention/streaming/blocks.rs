@@ -1,18 +1,10 @@
-//! Products of blocks, and the exponential that forgets what is far below the maximum.
+//! Products of blocks.
 
 use std::ops::Range;
 
-use crate::activation::exp;
 use crate::attention::rows::Matrix;
 use crate::gemm::Panel;
 use crate::gemm::{Epilogue, Grid, Packed, PanelProduct, Segments, Start};
-
-/// `eˣ`, and 0 below −87 (so of −∞).
-#[inline(always)]
-pub(super) fn exp_or_zero(x: f32) -> f32 {
-    let e = exp(x);
-    if x < -87.0 { 0.0 } else { e }
-}
 
 /// Columns `columns` of `scale·left·right`, as rows `stride` apart.
 ///

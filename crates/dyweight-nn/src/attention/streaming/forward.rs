@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::bias::{Bias, HeadBias};
-use super::blocks::{accumulate, block_of_columns, exp_or_zero, whole_vectors};
+use super::blocks::{accumulate, block_of_columns, whole_vectors};
+use super::softmax::Exponentials;
 use super::{Attention, COLUMNS, LogSums, ROWS, STRIDE};
 use crate::act::Act;
 use crate::attention::rows::{Matrix, MatrixMut, Operand, Target};
@@ -12,7 +13,6 @@ use crate::gemm::{Packed, Start};
 use crate::isa::Isa;
 use crate::pairs::Pairs;
 use crate::parallel::{Disjoint, for_each};
-use crate::reduce::largest;
 
 /// Keys and values of one head of one sample.
 struct Head<'a> {
@@ -63,19 +63,15 @@ impl Head<'_> {
                 break;
             }
             block_of_columns(q, &self.keys_t, &block, self.scale, &mut scores, STRIDE);
-            self.isa.vectorize(
-                #[inline(always)]
-                || {
-                    for r in 0..count {
-                        let scores = &mut scores[r * STRIDE..][..block.len()];
-                        self.bias.add_to_query(scores, rows.start + r, &block);
-                        let shrink = exponentials(scores, &mut largest[r], &mut totals[r]);
-                        for sum in &mut gathered[r * stride..][..stride] {
-                            *sum *= shrink;
-                        }
-                    }
-                },
-            );
+            for r in 0..count {
+                let scores = &mut scores[r * STRIDE..][..block.len()];
+                self.bias.add_to_query(scores, rows.start + r, &block);
+                let row = Exponentials { scores, so_far: &mut largest[r], total: &mut totals[r] };
+                let shrink = self.isa.run(row);
+                if shrink != 1.0 {
+                    gathered[r * stride..][..stride].iter_mut().for_each(|sum| *sum *= shrink);
+                }
+            }
             let weights = Matrix::strided(&scores, STRIDE, count, block.len());
             let weights = weights.factor(self.pairs, &mut rounded_weights);
             accumulate(weights, &self.values, &block, &mut gathered, Start::Output);
@@ -90,31 +86,4 @@ impl Head<'_> {
             }
         }
     }
-}
-
-/// Turns scores into `e^{score − largest}`, with the largest so far, and adds them to the total; returns the factor by
-/// which everything gathered before must shrink.
-#[inline(always)]
-fn exponentials(scores: &mut [f32], so_far: &mut f32, total: &mut f32) -> f32 {
-    const PARTS: usize = 16;
-    let block = largest(scores);
-    let new = if block > *so_far { block } else { *so_far };
-    // Finite even where everything is hidden: −∞ less a finite number is −∞ still.
-    let reference = if new > f32::MIN { new } else { f32::MIN };
-    let shrink = exp_or_zero(*so_far - reference);
-    let mut parts = [0.0; PARTS];
-    let (whole, rest) = scores.as_chunks_mut::<PARTS>();
-    for scores in whole {
-        for i in 0..PARTS {
-            scores[i] = exp_or_zero(scores[i] - reference);
-            parts[i] += scores[i];
-        }
-    }
-    let mut sum = parts.iter().sum::<f32>();
-    for score in rest {
-        *score = exp_or_zero(*score - reference);
-        sum += *score;
-    }
-    (*so_far, *total) = (new, *total * shrink + sum);
-    shrink
 }

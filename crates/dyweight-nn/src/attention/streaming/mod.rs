@@ -14,6 +14,7 @@ mod backward;
 mod bias;
 mod blocks;
 mod forward;
+mod softmax;
 
 pub use bias::Bias;
 
