@@ -63,6 +63,13 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// `steps` steps of a rule with one call each and no analytical one, for a model of which nothing more is known.
+    pub fn new(schedule: Schedule, steps: usize, range: (f64, f64), prediction: Prediction) -> Result<Self> {
+        let (afs, bounded, shape, feature, embedding) = (false, false, None, None, None);
+        let grid = schedule.grid(steps, range)?;
+        Ok(Self { grid, schedule, range, afs, prediction, bounded, shape, feature, embedding, nfe: steps })
+    }
+
     /// The frame of a solver with one evaluation per step and as many network calls, of which an evaluation costs `calls`; none where the rule has
     /// no grid of that length.
     pub fn of_single_calls(&self, calls: usize) -> Result<Option<Self>> {

@@ -14,20 +14,8 @@ use std::ops::ControlFlow;
 
 fn frame(steps: usize, calls: usize) -> Frame {
     let (schedule, range) = (Schedule::Karras { rho: 7.0 }, (0.002, 80.0));
-    let grid = schedule.grid(steps, range).unwrap();
-    let nfe = (steps - 1) * calls;
-    Frame {
-        grid,
-        schedule,
-        range,
-        afs: true,
-        prediction: Prediction::Denoised,
-        bounded: false,
-        shape: None,
-        feature: None,
-        embedding: None,
-        nfe,
-    }
+    let frame = Frame::new(schedule, steps, range, Prediction::Denoised).unwrap();
+    Frame { afs: true, nfe: (steps - 1) * calls, ..frame }
 }
 
 /// iPNDM at these numbers of steps, every number moved a little by `by`.

@@ -65,19 +65,7 @@ fn frame(flow: bool, afs: bool) -> Frame {
             (Schedule::Explicit { sigmas }, (0.07, 0.97), Prediction::Velocity)
         }
     };
-    let grid = schedule.grid(STEPS, range).unwrap();
-    Frame {
-        grid,
-        schedule,
-        range,
-        afs,
-        prediction,
-        bounded: false,
-        shape: None,
-        feature: Some(FEATURES),
-        embedding: None,
-        nfe: STEPS,
-    }
+    Frame { afs, feature: Some(FEATURES), ..Frame::new(schedule, STEPS, range, prediction).unwrap() }
 }
 
 fn noise() -> Tensor {

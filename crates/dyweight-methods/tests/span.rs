@@ -95,9 +95,7 @@ fn frame(flow: bool, afs: bool) -> Frame {
             (Schedule::Explicit { sigmas }, (0.07, 0.97), Prediction::Velocity)
         }
     };
-    let grid = schedule.grid(STEPS, range).unwrap();
-    let shape = Some(SHAPE);
-    Frame { grid, schedule, range, afs, prediction, bounded: false, shape, feature: None, embedding: None, nfe: STEPS }
+    Frame { afs, shape: Some(SHAPE), ..Frame::new(schedule, STEPS, range, prediction).unwrap() }
 }
 
 fn batch(seed: u64) -> Tensor {

@@ -191,18 +191,9 @@ impl SolverFile {
 
     /// What is not learned.
     pub fn frame(&self) -> Result<Frame> {
-        Ok(Frame {
-            grid: self.grid()?,
-            schedule: self.schedule.clone(),
-            range: (self.sigma_min, self.sigma_max),
-            afs: self.afs,
-            prediction: self.prediction,
-            bounded: self.bounded,
-            shape: None,
-            feature: None,
-            embedding: None,
-            nfe: self.nfe,
-        })
+        let range = (self.sigma_min, self.sigma_max);
+        let frame = Frame::new(self.schedule.clone(), self.steps, range, self.prediction)?;
+        Ok(Frame { afs: self.afs, bounded: self.bounded, nfe: self.nfe, ..frame })
     }
 
     /// The solver, on the times it was learned with.

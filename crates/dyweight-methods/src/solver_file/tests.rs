@@ -6,19 +6,8 @@ use crate::span::{Bands, EmbeddingShift, Operator, SampleNet, Span, StateWeights
 
 fn frame(steps: usize) -> Frame {
     let (schedule, range) = (Schedule::Karras { rho: 7.0 }, (0.002, 80.0));
-    let grid = schedule.grid(steps, range).unwrap();
-    Frame {
-        grid,
-        schedule,
-        range,
-        afs: true,
-        prediction: Prediction::Denoised,
-        bounded: false,
-        shape: None,
-        feature: None,
-        embedding: None,
-        nfe: steps - 1,
-    }
+    let frame = Frame::new(schedule, steps, range, Prediction::Denoised).unwrap();
+    Frame { afs: true, nfe: steps - 1, ..frame }
 }
 
 fn example() -> SolverFile {

@@ -42,23 +42,11 @@ pub fn epd_preset(preset: &EpdPreset) -> Result<SolverFile> {
     let schedule = rule.build(prediction)?;
     let latent = preset.dataset.starts_with("lsun");
     let range = if latent { BetaTable::lsun_ldm().range() } else { (0.002, 80.0) };
-    let grid = schedule.grid(preset.r.len(), range)?;
     let points = preset.r.first().map_or(0, Vec::len);
     // What is really called, which the authors count once for all points of a step.
     let nfe = (1 + points) * preset.r.len() - usize::from(preset.afs);
-    let afs = preset.afs;
-    let frame = Frame {
-        grid,
-        schedule,
-        range,
-        afs,
-        prediction,
-        bounded: !latent,
-        shape: None,
-        feature: None,
-        embedding: None,
-        nfe,
-    };
+    let frame = Frame::new(schedule, preset.r.len(), range, prediction)?;
+    let frame = Frame { afs: preset.afs, bounded: !latent, nfe, ..frame };
     let mut file = SolverFile::new(body, &frame)?;
     file.model = ModelIdentity { name: preset.dataset.clone(), sha256: None };
     for (key, value) in

@@ -43,20 +43,8 @@ pub fn released(coefficients: &OfficialCoefficients) -> Result<SolverFile> {
     let row = |(i, row): (usize, &Vec<f64>)| row[(i + 1).saturating_sub(coefficients.window)..=i].to_vec();
     let rows = coefficients.weights.iter().enumerate().map(row).collect();
     let weights = Weights::new(rows, coefficients.time_scale.clone());
-    let grid = schedule.grid(coefficients.weights.len(), range)?;
-    let (afs, nfe) = (coefficients.afs, coefficients.nfe);
-    let frame = Frame {
-        grid,
-        schedule,
-        range,
-        afs,
-        prediction,
-        bounded: false,
-        shape: None,
-        feature: None,
-        embedding: None,
-        nfe,
-    };
+    let frame = Frame::new(schedule, coefficients.weights.len(), range, prediction)?;
+    let frame = Frame { afs: coefficients.afs, nfe: coefficients.nfe, ..frame };
     let mut file = SolverFile::new(Body::DyWeight(weights), &frame)?;
     file.guidance = matches!(coefficients.guidance.kind.as_deref(), Some("cfg" | "distilled"))
         .then_some(coefficients.guidance.rate);

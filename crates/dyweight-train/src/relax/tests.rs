@@ -95,20 +95,7 @@ fn the_released_loop_visit_by_visit() {
         let body = records.learnable(run, &options);
         let steps = body.p1.len() - 1;
         let (schedule, range) = (Schedule::Karras { rho: 7.0 }, (0.002, 80.0));
-        let grid = schedule.grid(steps, range).unwrap();
-        let (afs, prediction) = (false, Prediction::Denoised);
-        let frame = Frame {
-            grid,
-            schedule,
-            range,
-            afs,
-            prediction,
-            bounded: false,
-            shape: None,
-            feature: None,
-            embedding: None,
-            nfe: steps,
-        };
+        let frame = Frame::new(schedule, steps, range, Prediction::Denoised).unwrap();
         let student = Student { frame, loss: Loss::L2, memory: Memory::Recompute, stepwise: None, near: None };
         let of = |key: &str| records.get(&format!("{run}.{key}"));
         let (own, targets, mut now) = (of("latents"), of("targets"), of("latents"));

@@ -87,20 +87,8 @@ impl Sampling {
                 // Coefficients decide the number of steps; a budget in calls is then checked, not searched.
                 let steps = args.budget.steps.or(learned.steps()).ok_or_else(no_budget)?;
                 check_steps("steps", steps)?;
-                let grid = schedule.grid(steps, range)?;
                 let bounded = file.map_or(bounded, |f| f.bounded);
-                let frame = Frame {
-                    grid,
-                    schedule,
-                    range,
-                    afs,
-                    prediction,
-                    bounded,
-                    shape: None,
-                    feature: None,
-                    embedding: None,
-                    nfe: 0,
-                };
+                let frame = Frame { afs, bounded, ..Frame::new(schedule, steps, range, prediction)? };
                 let Built { solver, times } = learned.body.learned().fixed(&frame)?;
                 (solver, times, frame.grid)
             }
