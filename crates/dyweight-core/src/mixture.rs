@@ -110,40 +110,49 @@ impl Mixture {
         Err(Error::Shape { what: "mixture input".into(), expected: vec![self.dims()], found: x.shape()[1..].to_vec() })
     }
 
-    /// Everything about sample `x` at level `sigma`.
-    fn posterior(&self, x: &[f64], sigma: f64) -> Posterior {
-        let alpha = if self.prediction == Prediction::Denoised { 1.0 } else { 1.0 - sigma };
-        let d = x.len() as f64;
-        let variances: Vec<f64> = self.stds.iter().map(|s| alpha * alpha * s * s + sigma * sigma).collect();
-        let distances: Vec<f64> = self.means.iter().map(|m| squared_distance(x, alpha, m)).collect();
-        let log = |k: usize| self.weights[k].ln() - d / 2.0 * variances[k].ln() - distances[k] / (2.0 * variances[k]);
+    /// What samples at level `sigma` share, which is `known` if the sample before was at that level.
+    fn at<'k>(&self, sigma: f64, known: &'k mut Option<AtLevel>) -> &'k AtLevel {
+        let made = || {
+            let alpha = if self.prediction == Prediction::Denoised { 1.0 } else { 1.0 - sigma };
+            let variances: Vec<f64> = self.stds.iter().map(|s| alpha * alpha * s * s + sigma * sigma).collect();
+            let prior = |(w, v): (&f64, &f64)| w.ln() - self.dims() as f64 / 2.0 * v.ln();
+            AtLevel { alpha, sigma, priors: self.weights.iter().zip(&variances).map(prior).collect(), variances }
+        };
+        let same = known.take().filter(|at| at.sigma == sigma);
+        known.insert(same.unwrap_or_else(made))
+    }
+
+    /// Everything about sample `x` at a level.
+    fn posterior(&self, x: &[f64], at: &AtLevel) -> Posterior {
+        let distances: Vec<f64> = self.means.iter().map(|m| squared_distance(x, at.alpha, m)).collect();
+        let log = |k: usize| at.priors[k] - distances[k] / (2.0 * at.variances[k]);
         let logs: Vec<f64> = (0..self.means.len()).map(log).collect();
         let top = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut responsibilities: Vec<f64> = logs.iter().map(|l| (l - top).exp()).collect();
         let total: f64 = responsibilities.iter().sum();
         responsibilities.iter_mut().for_each(|r| *r /= total);
-        Posterior { alpha, sigma, variances, distances, responsibilities }
+        Posterior { distances, responsibilities }
     }
 
     /// aₖ and bₖ of the prediction.
-    fn affine(&self, k: usize, p: &Posterior) -> (f64, f64) {
-        let c = p.alpha * self.stds[k] * self.stds[k] / p.variances[k];
-        let data = (1.0 - p.alpha * c, c);
+    fn affine(&self, k: usize, at: &AtLevel) -> (f64, f64) {
+        let c = at.alpha * self.stds[k] * self.stds[k] / at.variances[k];
+        let data = (1.0 - at.alpha * c, c);
         match self.prediction {
             Prediction::Denoised => data,
             Prediction::Velocity => {
-                let e = p.sigma / p.variances[k];
-                (-p.alpha * e - data.0, e - data.1)
+                let e = at.sigma / at.variances[k];
+                (-at.alpha * e - data.0, e - data.1)
             }
         }
     }
 
-    fn predict_sample(&self, x: &[f64], sigma: f64, out: &mut [f64]) {
-        let p = self.posterior(x, sigma);
+    fn predict_sample(&self, x: &[f64], at: &AtLevel, out: &mut [f64]) {
+        let p = self.posterior(x, at);
         let mut along_x = 0.0;
         out.fill(0.0);
         for (k, mean) in self.means.iter().enumerate() {
-            let (a, b) = self.affine(k, &p);
+            let (a, b) = self.affine(k, at);
             along_x += p.responsibilities[k] * b;
             let weight = p.responsibilities[k] * a;
             out.iter_mut().zip(mean).for_each(|(o, m)| *o += weight * m);
@@ -152,13 +161,13 @@ impl Mixture {
     }
 
     /// Writes ∂L/∂x and returns ∂L/∂σ for ∂L/∂y = `g`.
-    fn pull_back_sample(&self, x: &[f64], sigma: f64, g: &[f64], out: &mut [f64]) -> f64 {
-        let p = self.posterior(x, sigma);
-        let (g_x, alpha) = (dot(g, x), p.alpha);
+    fn pull_back_sample(&self, x: &[f64], at: &AtLevel, g: &[f64], out: &mut [f64]) -> f64 {
+        let p = self.posterior(x, at);
+        let (g_x, alpha) = (dot(g, x), at.alpha);
         let dalpha = if self.prediction == Prediction::Denoised { 0.0 } else { -1.0 };
         let g_mean: Vec<f64> = self.means.iter().map(|m| dot(g, m)).collect();
         let value = |k: usize| {
-            let (a, b) = self.affine(k, &p);
+            let (a, b) = self.affine(k, at);
             a * g_mean[k] + b * g_x
         };
         let values: Vec<f64> = (0..self.means.len()).map(value).collect();
@@ -166,16 +175,16 @@ impl Mixture {
         let (mut along_g, mut along_x, mut to_sigma) = (0.0, 0.0, 0.0);
         out.fill(0.0);
         for (k, mean) in self.means.iter().enumerate() {
-            let (r, v) = (p.responsibilities[k], p.variances[k]);
+            let (r, v) = (p.responsibilities[k], at.variances[k]);
             let to_log = r * (values[k] - mean_value);
-            along_g += r * self.affine(k, &p).1;
+            along_g += r * self.affine(k, at).1;
             // ∂ ln rₖ/∂x = −(x − αμₖ)/Vₖ
             along_x -= to_log / v;
             let pull = to_log * alpha / v;
             out.iter_mut().zip(mean).for_each(|(o, m)| *o += pull * m);
-            let (da, db) = self.affine_slope(k, &p, dalpha);
+            let (da, db) = self.affine_slope(k, at, dalpha);
             to_sigma += r * (da * g_mean[k] + db * g_x);
-            let dv = self.variance_slope(k, &p, dalpha);
+            let dv = self.variance_slope(k, at, dalpha);
             let along_mean = dot(x, mean) - alpha * dot(mean, mean);
             to_sigma += to_log * (dv / (2.0 * v) * (p.distances[k] / v - x.len() as f64) + dalpha * along_mean / v);
         }
@@ -183,31 +192,37 @@ impl Mixture {
         to_sigma
     }
 
-    fn variance_slope(&self, k: usize, p: &Posterior, dalpha: f64) -> f64 {
-        2.0 * p.alpha * dalpha * self.stds[k] * self.stds[k] + 2.0 * p.sigma
+    fn variance_slope(&self, k: usize, at: &AtLevel, dalpha: f64) -> f64 {
+        2.0 * at.alpha * dalpha * self.stds[k] * self.stds[k] + 2.0 * at.sigma
     }
 
     /// daₖ/dσ and dbₖ/dσ.
-    fn affine_slope(&self, k: usize, p: &Posterior, dalpha: f64) -> (f64, f64) {
-        let (v, dv, s2) = (p.variances[k], self.variance_slope(k, p, dalpha), self.stds[k] * self.stds[k]);
-        let c = p.alpha * s2 / v;
+    fn affine_slope(&self, k: usize, at: &AtLevel, dalpha: f64) -> (f64, f64) {
+        let (v, dv, s2) = (at.variances[k], self.variance_slope(k, at, dalpha), self.stds[k] * self.stds[k]);
+        let c = at.alpha * s2 / v;
         let dc = dalpha * s2 / v - c * dv / v;
-        let data = (-dalpha * c - p.alpha * dc, dc);
+        let data = (-dalpha * c - at.alpha * dc, dc);
         match self.prediction {
             Prediction::Denoised => data,
             Prediction::Velocity => {
-                let e = p.sigma / v;
+                let e = at.sigma / v;
                 let de = 1.0 / v - e * dv / v;
-                (-dalpha * e - p.alpha * de - data.0, de - data.1)
+                (-dalpha * e - at.alpha * de - data.0, de - data.1)
             }
         }
     }
 }
 
-struct Posterior {
+/// What samples at a level share.
+struct AtLevel {
     alpha: f64,
     sigma: f64,
     variances: Vec<f64>,
+    /// ln wₖ − d/2·ln Vₖ.
+    priors: Vec<f64>,
+}
+
+struct Posterior {
     distances: Vec<f64>,
     responsibilities: Vec<f64>,
 }
@@ -216,8 +231,9 @@ impl Denoiser for Mixture {
     fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
         self.check(x, levels)?;
         let mut out = Tensor::zeros(x.shape());
+        let mut known = None;
         for (i, row) in out.data_mut().chunks_mut(self.dims()).enumerate() {
-            self.predict_sample(x.sample(i), levels.of(i), row);
+            self.predict_sample(x.sample(i), self.at(levels.of(i), &mut known), row);
         }
         Ok(out)
     }
@@ -250,9 +266,11 @@ impl Differentiable for Mixture {
         let (x, levels) = (x.clone(), levels.clone());
         let pullback = move |g: &Tensor| {
             let mut out = Tensor::zeros(x.shape());
-            let rows = out.data_mut().chunks_mut(self.dims()).enumerate();
-            let to_levels =
-                rows.map(|(i, row)| self.pull_back_sample(x.sample(i), levels.of(i), g.sample(i), row)).collect();
+            let mut known = None;
+            let mut one = |(i, row): (usize, &mut [f64])| {
+                self.pull_back_sample(x.sample(i), self.at(levels.of(i), &mut known), g.sample(i), row)
+            };
+            let to_levels = out.data_mut().chunks_mut(self.dims()).enumerate().map(&mut one).collect();
             Ok((out, to_levels))
         };
         Ok((value, Box::new(pullback)))
