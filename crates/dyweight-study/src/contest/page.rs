@@ -152,7 +152,8 @@ impl View<'_> {
 
     /// The range of a chart whose largest values would flatten the rest: they are left above it.
     fn shown_range(&self, measure: Measure) -> Option<(f64, f64)> {
-        if matches!(measure, Measure::Prompted(_)) {
+        // Scores of prompts differ little, distances of imitations by decades that are all of interest.
+        if matches!(measure, Measure::Prompted(_) | Measure::Imitation) {
             return None;
         }
         let mut values: Vec<f64> = self.values(measure).into_iter().map(|(.., value)| value).collect();

@@ -40,7 +40,7 @@ impl Measure {
             Measure::Rmse => "distance to the teacher",
             Measure::Psnr => "signal-to-noise ratio",
             Measure::Imitation => "Fréchet distance to the teacher's samples",
-            Measure::Frechet => "Fréchet distance",
+            Measure::Frechet => "Fréchet distance to the reference",
             Measure::Prompted(kind) => kind.title(),
         }
     }
