@@ -65,6 +65,14 @@ pub fn run(args: &ListArgs) -> Result<()> {
         ui::print_json(&json!(list));
         return Ok(());
     }
+    if let Listing::Presets = args.what {
+        // A row is a line of 80 letters: names have the data in them, and JSON has everything.
+        let shown = rows[0].iter().map(|name| name != "data" && name != "window").collect::<Vec<_>>();
+        rows.iter_mut().for_each(|row| {
+            let mut columns = shown.iter();
+            row.retain(|_| columns.next() == Some(&true));
+        });
+    }
     ui::table(&rows);
     if let (Some(text), true) = (&args.filter, rows.len() < 2) {
         ui::say(&format!("nothing in this list contains '{}'", printable(text)));

@@ -154,6 +154,7 @@ fn presets_are_found_by_model_and_lists_are_filtered() {
         .collect();
     assert_eq!(rules.into_iter().collect::<Vec<_>>(), ["discrete", "flow", "karras", "time-uniform"]);
     assert!(place.works("list presets karras").stdout.lines().count() > 10);
+    assert!(place.works("list presets").stdout.lines().all(|line| line.chars().count() <= 80));
     assert!(place.works("list presets nonsense").stderr.contains("nothing in this list contains 'nonsense'"));
     assert!(place.works("list models").stdout.contains("random:edm-cifar10"));
 }

@@ -270,7 +270,9 @@ impl<'a> Drawing<'a> {
         let under_way = progress.under_way();
         for round in wanted.indices.chunks(self.batch().saturating_mul(comm.size())) {
             let mine = &round[comm.share(&(0..round.len()), 1)];
-            let parts = comm.collect(|| self.some(setup, mine, wanted.keeps_states, &under_way))?;
+            let part = |range: Range<usize>| self.run(setup, &mine[range], wanted.keeps_states, &under_way);
+            let own = || stacked(&in_parts(&*self.model.model, 0..mine.len(), mine.len().max(1), part)?);
+            let parts = comm.collect(own)?;
             let mut rest = round;
             for states in parts {
                 let Some(last) = states.last() else { continue };
@@ -287,17 +289,6 @@ impl<'a> Drawing<'a> {
     }
 
     /// The states of some samples that are to be kept, the samples themselves last.
-    fn some(
-        &self,
-        setup: &Sampling,
-        indices: &[usize],
-        keeps_states: bool,
-        under_way: &UnderWay,
-    ) -> Result<Vec<Tensor>> {
-        let part = |range: Range<usize>| self.run(setup, &indices[range], keeps_states, under_way);
-        stacked(&in_parts(&*self.model.model, 0..indices.len(), indices.len().max(1), part)?)
-    }
-
     fn run(
         &self,
         setup: &Sampling,
