@@ -6,7 +6,8 @@ use crate::methods::learned_weights::{LearnedWeights, ScaleMode};
 use crate::session::{Files, Session, Watcher};
 use crate::snapshot::Snapshot;
 use crate::spec::{TrainPlan, TrainSpec};
-use crate::targets::{Stop, Supervision, Targets};
+use crate::stop::Stop;
+use crate::targets::{Supervision, Targets};
 use crate::training::{Parts, Training};
 use crate::variety::Variety;
 use crate::{Loss, Noise};
@@ -224,8 +225,7 @@ impl Prepared {
         let teacher = spec.teacher(&**model, &self.plan)?;
         let batch = self.plan.recipe.micro_batch;
         let targets = Targets::new(model.clone(), pairs, teacher, self.plan.supervision, batch).shared_by(comm.clone());
-        let stop = self.course.stop.clone().filter(|_| purpose != "training");
-        Ok(targets.stopped_by(stop))
+        Ok(targets.stopped_by(self.course.stop.clone()))
     }
 
     /// An error unless a state at `path` is one of this very run.

@@ -3,7 +3,7 @@
 use crate::course::{Pairing, Prepared, Trained};
 use crate::learnable::coeffs;
 use crate::targets::{in_parts, unit};
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::Result;
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::tensor::squared_distance;
 use std::ops::{ControlFlow, Range};
@@ -12,12 +12,10 @@ impl Prepared {
     /// Root mean squared difference between the ends of a plan and of the teacher, over all validation pairs. Every process must call it.
     pub fn distance(&self, pairing: &Pairing, plan: &Plan<'_>) -> Result<f64> {
         let (model, targets) = (&*self.course().model, &pairing.validation);
-        let onward =
-            || if targets.is_stopped() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) };
         let part = |range: Range<usize>| {
             let noise = targets.pairs().latents(range.clone())?;
-            let denoiser = model.denoiser(&targets.pairs().condition(range.clone()))?;
-            let outcome = sample(&*denoiser, plan, &noise, &mut |_| onward())?;
+            let denoiser = targets.denoiser(model, range.clone())?;
+            let outcome = sample(&denoiser, plan, &noise, &mut |_| ControlFlow::Continue(()))?;
             let states = targets.of(range)?;
             let (made, wanted) = (&outcome.samples, &states[states.len() - 1]);
             let error = |i: usize| squared_distance(made.sample(i), 1.0, wanted.sample(i)) / made.sample_len() as f64;

@@ -91,7 +91,17 @@ impl Session {
     /// error where it was given.
     pub fn run(mut self, show: &mut Watcher<'_>) -> Result<Training> {
         while !self.run.is_finished() {
-            let iteration = self.run.advance()?;
+            let made = self.run.iteration;
+            let iteration = match self.run.advance() {
+                Ok(iteration) => iteration,
+                Err(error) => {
+                    // An iteration may take an hour: who is asked to stop in the midst of one ends before it.
+                    if matches!(error, Error::Cancelled) && self.run.iteration == made {
+                        self.save()?;
+                    }
+                    return Err(error);
+                }
+            };
             let failed = |e| Error::io("write", &self.files.log, e);
             if let Some(log) = &mut self.log {
                 writeln!(log, "{}", line(&iteration)).map_err(failed)?;

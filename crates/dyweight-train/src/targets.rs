@@ -6,6 +6,7 @@
 
 use super::pairs::Pairs;
 use crate::comm::{Comm, Solo};
+use crate::stop::{Heeding, Stop};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::sample::{Plan, sample};
@@ -50,9 +51,6 @@ impl Supervision {
     }
 }
 
-/// Whether someone wants the work to end: asked now and then.
-pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
-
 /// A solver with many steps.
 pub struct Teacher {
     /// The method.
@@ -92,15 +90,17 @@ impl Targets {
         self
     }
 
-    /// Gives up with [`Error::Cancelled`] once this is so; of several processes none asks, because all must go on alike.
+    /// Gives up with [`Error::Cancelled`] once this is so, if no other processes share the work.
     pub fn stopped_by(mut self, stop: Option<Stop>) -> Self {
         self.stop = stop;
         self
     }
 
-    /// True once whoever waits has asked to stop.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.comm.size() == 1 && self.stop.as_ref().is_some_and(|stop| stop())
+    /// A model asked for what some pairs are, which gives up between two calls once whoever waits has asked to stop.
+    pub(crate) fn denoiser<'m>(&'m self, model: &'m dyn Model, pairs: Range<usize>) -> Result<Heeding<'m>> {
+        let (inner, stop) = (model.denoiser(&self.pairs.condition(pairs))?, self.stop.as_ref());
+        // Of several processes none asks, because all must go on alike.
+        Ok(Heeding::new(inner, stop.filter(|_| self.comm.size() == 1)))
     }
 
     /// The processes that share the work.
@@ -246,12 +246,12 @@ impl Targets {
 
     fn run(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
         let noise = self.pairs.latents(range.clone())?;
-        let denoiser = self.model.denoiser(&self.pairs.condition(range))?;
+        let denoiser = self.denoiser(&*self.model, range)?;
         let teacher = &self.teacher;
         let plan = Plan::new(&*teacher.solver, &teacher.grid).denoise_to_zero(teacher.denoise_to_zero);
         let steps = teacher.grid.steps();
         let mut states = Vec::new();
-        let outcome = sample(&*denoiser, &plan, &noise, &mut |state| {
+        let outcome = sample(&denoiser, &plan, &noise, &mut |state| {
             if let Some(stride) = self.supervision.stride()
                 && state.index > 0
                 && state.index < steps
@@ -259,7 +259,7 @@ impl Targets {
             {
                 states.push(state.x.tensor().clone());
             }
-            if self.is_stopped() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+            ControlFlow::Continue(())
         })?;
         states.push(outcome.samples);
         Ok(states)

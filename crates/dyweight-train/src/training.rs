@@ -186,8 +186,8 @@ impl Training {
                 Some(noise) => noise.slice(range.start - first..range.end - first),
                 None => targets.pairs().latents(range.clone())?,
             };
-            let model = self.model.denoiser(&targets.pairs().condition(range.clone()))?;
-            of(&*model, &noise, &if taught { targets.of(range)? } else { Vec::new() })
+            let model = targets.denoiser(&*self.model, range.clone())?;
+            of(&model, &noise, &if taught { targets.of(range)? } else { Vec::new() })
         };
         // Targets first: they are computed in chunks of their own and must not be raced for.
         if taught {
@@ -197,7 +197,7 @@ impl Training {
         Ok(self.comm().spread(pairs, unit(&*self.model, self.recipe.micro_batch), share)?.concat())
     }
 
-    /// One iteration.
+    /// One iteration. Of one that is cancelled before it has moved a number nothing remains.
     pub fn advance(&mut self) -> Result<Iteration> {
         let index = self.iteration;
         if let Some(stepwise) = self.student.stepwise {
@@ -206,6 +206,9 @@ impl Training {
         let pairs = self.recipe.pairs_of(index);
         let noise = self.moved.as_ref().map(|m| m.training.slice(pairs.clone()));
         let batch = self.gradients(&self.student, &self.training, pairs.clone(), noise.as_ref());
+        if let Err(Error::Cancelled) = batch {
+            return Err(Error::Cancelled);
+        }
         self.iteration += 1;
         let batch = match batch {
             Ok(batch) if batch.loss().is_finite() => batch,
@@ -235,6 +238,10 @@ impl Training {
     fn advance_by_steps(&mut self, index: usize, stepwise: Stepwise) -> Result<Iteration> {
         let before = (self.numbers.clone(), self.moments.clone());
         let walked = self.walk(index, stepwise);
+        if let Err(Error::Cancelled) = walked {
+            (self.numbers, self.moments) = before;
+            return Err(Error::Cancelled);
+        }
         self.iteration += 1;
         match walked {
             Ok(walked) => {
@@ -257,12 +264,11 @@ impl Training {
         let (model, training, comm) = (self.model.clone(), self.training.clone(), self.comm().clone());
         let (student, learnable) = (self.student.clone(), self.learnable.clone());
         let parts = cut(&*model, comm.share(&pairs, 1), self.recipe.micro_batch);
-        let bound =
-            parts.iter().map(|p| model.denoiser(&training.pairs().condition(p.clone()))).collect::<Result<Vec<_>>>()?;
+        let bound = parts.iter().map(|p| training.denoiser(&*model, p.clone())).collect::<Result<Vec<_>>>()?;
         let mut walks = Vec::new();
         for (denoiser, part) in bound.iter().zip(&parts) {
             let noise = training.pairs().latents(part.clone())?;
-            walks.push(Walk::begin(&**denoiser, student.frame.afs, noise, training.of(part.clone())?));
+            walks.push(Walk::begin(denoiser, student.frame.afs, noise, training.of(part.clone())?));
         }
         let (mut steps, mut norm, mut gradient) = (Vec::new(), 0.0, Vec::new());
         let rate = self.rate(index);
