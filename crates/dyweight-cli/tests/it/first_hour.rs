@@ -182,6 +182,11 @@ fn classes_have_names() {
     place.write("named.toml", "class = \"sneaker\"\n");
     place.works("train --config named.toml --model fashion --nfe 3 --dry-run --out n.json");
     place.refuses("train --model fashion --nfe 3 --class sneeker --out n.json", &["did you mean 'sneaker'"]);
+    place.write("wrong.toml", "class = -1\n");
+    place.refuses(
+        "train --config wrong.toml --model fashion --nfe 3 --out n.json",
+        &["key 'class'", "a number or a name"],
+    );
     place.refuses("train --model mixture --nfe 3 --class sneaker --out n.json", &["class = sneaker", "class number"]);
 }
 

@@ -192,6 +192,7 @@ pub(crate) fn one_of<T: serde::de::DeserializeOwned + Clone + Send + Sync + 'sta
 /// A class by its number, or by its name in a model whose classes have names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
+#[serde(expecting = "a class is a number or a name")]
 pub enum ClassName {
     /// Its number.
     Number(usize),
