@@ -70,6 +70,7 @@ TRAINING = {
         ["--steps", "4", "--schedule", "logsnr", "--loss", "huber", "--optimiser", "adamw"],
         {"steps": 4, "schedule": "logsnr", "loss": "huber", "optimiser": "adamw"},
     ),
+    "second order": (["--nfe", "3", "--optimiser", "newton"], {"nfe": 3, "optimiser": "newton"}),
     "flow": (["--nfe", "4"], {"nfe": 4}),
 }
 

@@ -327,6 +327,9 @@ impl Prepared {
             "iterations": run.iteration, "pairs_per_iteration": recipe.pairs,
             "lr": self.plan.resolved.lr, "seed": spec.seed.unwrap_or(0),
         });
+        if let Some(optimiser) = spec.optimiser {
+            facts["optimiser"] = json!(optimiser);
+        }
         if let Some(distinct) = recipe.distinct {
             facts["pairs"] = json!(distinct);
         }

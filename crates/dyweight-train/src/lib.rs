@@ -15,6 +15,7 @@
 
 pub mod comm;
 mod course;
+mod curvature;
 mod distance;
 mod guard;
 mod joint;
@@ -41,6 +42,7 @@ mod variety;
 mod work;
 
 pub use course::{Course, Pairing, Prepared, Trained, train};
+pub use curvature::Curvature;
 pub use dyweight_methods::learned::{Block, Built, Frame};
 pub use guard::{Guard, Judgement};
 pub use joint::{Joint, Linearised};

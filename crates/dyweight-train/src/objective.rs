@@ -74,6 +74,38 @@ impl Loss {
         }
     }
 
+    /// A derivative in `x` with random signs, of second moments that are the curvature of each sample's distance: for a distance that bends less the
+    /// further off it is, the curvature of the parabola that touches it from above. `signs` makes them in a shape.
+    pub fn probe(&self, x: &Tensor, y: &Tensor, signs: &dyn Fn([usize; 3]) -> Result<Tensor>) -> Result<Tensor> {
+        if let Loss::Features(map) = self {
+            let (fx, pullback) = map.with_pullback(x)?;
+            let [_, c, h, w] = fx.shape();
+            let size = (2.0 / fx.sample_len() as f64).sqrt();
+            return pullback(&signs([c, h, w])?.map(|sign| size * sign));
+        }
+        let [_, c, h, w] = x.shape();
+        let mut probe = signs([c, h, w])?;
+        let count = x.sample_len() as f64;
+        let differences = x.data().iter().zip(y.data()).map(|(x, y)| x - y);
+        probe.data_mut().iter_mut().zip(differences).for_each(|(v, d)| *v *= (self.bend(d) / count).sqrt());
+        Ok(probe)
+    }
+
+    /// True if it is known how the distance bends.
+    pub fn is_curved(&self) -> bool {
+        matches!(self, Loss::L2 | Loss::Huber(_) | Loss::Features(_))
+    }
+
+    /// The derivative of one difference over the difference.
+    fn bend(&self, d: f64) -> f64 {
+        match self {
+            Loss::L2 => 2.0,
+            Loss::Huber(delta) if d.abs() > *delta => delta / d.abs(),
+            Loss::Huber(_) => 1.0,
+            _ => f64::NAN,
+        }
+    }
+
     /// Value and derivative for one difference.
     fn element(&self, d: f64) -> (f64, f64) {
         match self {
@@ -143,6 +175,39 @@ mod tests {
             };
             Ok((self.features(x)?, Box::new(back)))
         }
+    }
+
+    /// The mean of v vᵀ over many signs is ∇² of a distance that is a parabola, and of features that are linear where we look.
+    #[test]
+    fn probes_have_the_curvature_as_second_moments() {
+        let x = Tensor::new([1, 3, 1, 1], vec![0.5, -1.0, 2.0]).unwrap();
+        let y = Tensor::new([1, 3, 1, 1], vec![0.4, 1.0, 2.0]).unwrap();
+        let mut stream = Stream::new(5);
+        let mut moments = |loss: &Loss| {
+            let (mut sums, count) = ([[0.0; 3]; 3], 20_000);
+            for _ in 0..count {
+                let mut shape = Vec::new();
+                let drawn: Vec<f64> = (0..3).map(|_| if stream.bits() >> 63 == 0 { 1.0 } else { -1.0 }).collect();
+                let signs = |[c, h, w]: [usize; 3]| Tensor::new([1, c, h, w], drawn[..c].to_vec());
+                let v = loss.probe(&x, &y, &signs).unwrap();
+                shape.extend(v.shape());
+                assert_eq!(shape, [1, 3, 1, 1]);
+                (0..9).for_each(|at| sums[at / 3][at % 3] += v.data()[at / 3] * v.data()[at % 3] / f64::from(count));
+            }
+            sums
+        };
+        let near = |found: [[f64; 3]; 3], expected: [[f64; 3]; 3]| {
+            let pairs = found.as_flattened().iter().zip(expected.as_flattened());
+            pairs.for_each(|(a, b)| assert!((a - b).abs() < 0.03 * (1.0 + b.abs()), "{found:?} {expected:?}"));
+        };
+        let diagonal = |d: [f64; 3]| [[d[0], 0.0, 0.0], [0.0, d[1], 0.0], [0.0, 0.0, d[2]]];
+        near(moments(&Loss::L2), diagonal([2.0 / 3.0; 3]));
+        // The second difference is twice as far off as the loss is a parabola.
+        near(moments(&Loss::Huber(1.0)), diagonal([1.0 / 3.0, 1.0 / 6.0, 1.0 / 3.0]));
+        // Two features with gradients 2x and (x₁, x₀, 0): (2/2)·Σ ∇f ∇fᵀ.
+        let (f, g) = ([1.0, -2.0, 4.0], [-1.0, 0.5, 0.0]);
+        let expected: [[f64; 3]; 3] = std::array::from_fn(|i| std::array::from_fn(|j| f[i] * f[j] + g[i] * g[j]));
+        near(moments(&Loss::Features(Arc::new(Curved))), expected);
     }
 
     #[test]

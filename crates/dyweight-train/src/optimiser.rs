@@ -26,6 +26,16 @@ pub enum Optimiser {
     Sgd,
     /// Sign descent with momentum and decoupled weight decay.
     Lion,
+    /// Second-order descent: its step comes of more than a gradient (`curvature.rs`).
+    Newton,
+}
+
+#[cfg(feature = "clap")]
+impl Optimiser {
+    /// Reads a rule from a command line.
+    pub fn parser() -> impl clap::builder::TypedValueParser<Value = Self> {
+        crate::spec::one_of::<Self>(&["adam", "adamw", "rmsprop", "sgd", "lion", "newton"])
+    }
 }
 
 const EPSILON: f64 = 1e-8;
@@ -63,6 +73,7 @@ impl Moments {
                     *value -= rate * *first;
                 }
                 Optimiser::Sgd => *value -= rate * g,
+                Optimiser::Newton => {}
                 Optimiser::Lion => {
                     let direction = 0.9 * *first + (1.0 - 0.9) * g;
                     let sign = if direction == 0.0 { 0.0 } else { direction.signum() };

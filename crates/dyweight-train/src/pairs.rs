@@ -95,6 +95,15 @@ impl Pairs {
         Condition::classes(labels).guided(self.guidance)
     }
 
+    /// Random signs in a shape for each of the pairs `range`, others for every `which`.
+    pub fn signs(&self, range: Range<usize>, [c, h, w]: [usize; 3], which: &str) -> Result<Tensor> {
+        let signs = |pair: usize| {
+            let mut stream = self.stream(pair, which);
+            (0..c * h * w).map(move |_| if stream.bits() >> 63 == 0 { 1.0 } else { -1.0 })
+        };
+        Tensor::new([range.len(), c, h, w], range.flat_map(signs).collect())
+    }
+
     fn stream(&self, pair: usize, what: &str) -> Stream {
         let (seed, purpose) = match &self.noise {
             Noise::Stream { seed, purpose } => (*seed, *purpose),

@@ -61,6 +61,11 @@ impl Recipe {
         self.phases.iter().map(|p| p.iterations).sum()
     }
 
+    /// True if a group is moved by second-order descent.
+    pub fn is_second_order(&self) -> bool {
+        self.phases.iter().flat_map(|phase| &phase.groups).any(|group| group.optimiser == Optimiser::Newton)
+    }
+
     /// The pairs of an iteration.
     pub fn pairs_of(&self, iteration: usize) -> Range<usize> {
         match &self.relax {

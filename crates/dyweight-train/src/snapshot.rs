@@ -1,5 +1,6 @@
 //! A run's state on disk: everything [`Training`] needs to go on as if it had never stopped.
 
+use super::curvature::Curvature;
 use super::guard::Guard;
 use super::optimiser::Moments;
 use super::relax::Moved;
@@ -26,6 +27,8 @@ pub struct Snapshot {
     pub moments: Vec<Moments>,
     /// Noise that has moved: of training, of validation, and the step. Empty where none moves.
     pub moved: Vec<Vec<f64>>,
+    /// What second-order descent knows.
+    pub curvature: Option<Curvature>,
     /// Validation's memory.
     pub guard: Option<Guard>,
 }
@@ -45,6 +48,7 @@ impl Snapshot {
             numbers: run.numbers.clone(),
             moments: run.moments.clone(),
             moved: run.moved.iter().flat_map(Moved::numbers).collect(),
+            curvature: run.curvature.clone(),
             guard: run.guard.clone(),
         }
     }
@@ -57,6 +61,7 @@ impl Snapshot {
         if let Some(moved) = &mut run.moved {
             moved.restore(&self.moved);
         }
+        run.curvature = self.curvature;
         run.guard = self.guard;
     }
 
@@ -78,6 +83,10 @@ impl Snapshot {
         put("updates", &self.moments.iter().map(|m| m.updates as f64).collect::<Vec<_>>())?;
         for (name, values) in MOVED.iter().zip(&self.moved) {
             put(name, values)?;
+        }
+        if let Some(known) = &self.curvature {
+            put("curvature", &known.matrix)?;
+            put("batches", &[known.batches as f64])?;
         }
         if let Some(g) = &self.guard {
             put("best", &g.best)?;
@@ -143,6 +152,13 @@ impl Snapshot {
             }
             false => None,
         };
+        let curvature = match file.tensors.contains_key("curvature") {
+            true => {
+                let matrix = list("curvature", parameters * parameters)?;
+                Some(Curvature { matrix, batches: count(list("batches", 1)?[0])? as u64 })
+            }
+            false => None,
+        };
         let moved = match file.tensors.contains_key(MOVED[0]) {
             true => MOVED.iter().map(|name| Ok(file.tensor(name)?.to_f64())).collect::<Result<_, Malformed>>()?,
             false => Vec::new(),
@@ -157,7 +173,7 @@ impl Snapshot {
             at += len;
         }
         let (iteration, numbers) = (count(list("iteration", 1)?[0])?, list("numbers", parameters)?);
-        Ok(Self { identity: identity.into(), iteration, numbers, moments, moved, guard })
+        Ok(Self { identity: identity.into(), iteration, numbers, moments, moved, curvature, guard })
     }
 }
 
@@ -181,6 +197,8 @@ impl Parcel for Snapshot {
         let each = |m: &Moments| (m.updates, (m.first.clone(), m.second.clone()));
         self.moments.iter().map(each).collect::<Vec<_>>().put(out);
         self.moved.put(out);
+        let known = self.curvature.as_ref();
+        known.map_or((0u64, Vec::new()), |known| (known.batches + 1, known.matrix.clone())).put(out);
         self.guard.is_some().put(out);
         if let Some(g) = &self.guard {
             (g.best.clone(), vec![g.best_loss, g.initial_loss, g.rate_scale]).put(out);
@@ -194,6 +212,8 @@ impl Parcel for Snapshot {
         let each = |(updates, (first, second))| Moments { first, second, updates };
         let moments = <Vec<(u64, (Vec<f64>, Vec<f64>))>>::take(from)?.into_iter().map(each).collect();
         let moved = Parcel::take(from)?;
+        let (known, matrix) = <(u64, Vec<f64>)>::take(from)?;
+        let curvature = known.checked_sub(1).map(|batches| Curvature { matrix, batches });
         let guard = match bool::take(from)? {
             true => {
                 let (best, rates): (_, Vec<f64>) = Parcel::take(from)?;
@@ -203,7 +223,7 @@ impl Parcel for Snapshot {
             }
             false => None,
         };
-        Some(Self { identity, iteration, numbers, moments, moved, guard })
+        Some(Self { identity, iteration, numbers, moments, moved, curvature, guard })
     }
 }
 

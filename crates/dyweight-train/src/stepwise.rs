@@ -118,7 +118,7 @@ impl<'m> Walk<'m> {
         if stepwise.link != Link::Attached {
             self.trail.forget();
         }
-        Ok(Gradient { losses, gradients, noise: Vec::new() })
+        Ok(Gradient { losses, gradients, ..Gradient::default() })
     }
 }
 

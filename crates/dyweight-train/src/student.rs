@@ -28,6 +28,9 @@ pub struct Student {
     pub near: Option<f64>,
 }
 
+/// Random signs in a shape for each sample of a batch, others for every supervised state.
+pub type Signs<'s> = &'s dyn Fn(usize, [usize; 3]) -> Result<Tensor>;
+
 /// Losses and gradients, per sample.
 #[derive(Clone, Debug, Default)]
 pub struct Gradient {
@@ -37,6 +40,9 @@ pub struct Gradient {
     pub gradients: Vec<Vec<f64>>,
     /// Derivative of each sample's loss in its noise, one behind the other; empty unless it was asked for.
     pub noise: Vec<f64>,
+    /// What random signs at the end come to in each parameter, `[parameter][sample]`: whose second moments are the loss's curvature. Empty unless it
+    /// was asked for.
+    pub probes: Vec<Vec<f64>>,
 }
 
 impl Gradient {
@@ -44,11 +50,8 @@ impl Gradient {
     pub fn append(&mut self, other: Gradient) {
         self.losses.extend(other.losses);
         self.noise.extend(other.noise);
-        if self.gradients.is_empty() {
-            self.gradients = other.gradients;
-        } else {
-            self.gradients.iter_mut().zip(other.gradients).for_each(|(all, more)| all.extend(more));
-        }
+        join(&mut self.gradients, other.gradients);
+        join(&mut self.probes, other.probes);
     }
 
     /// Mean loss, summed in sample order.
@@ -63,15 +66,26 @@ impl Gradient {
     }
 }
 
+/// Appends the samples of other lists to each list.
+fn join(all: &mut Vec<Vec<f64>>, more: Vec<Vec<f64>>) {
+    if all.is_empty() {
+        *all = more;
+    } else {
+        all.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
+    }
+}
+
 impl Parcel for Gradient {
     fn put(&self, out: &mut Vec<u8>) {
         self.losses.put(out);
         self.gradients.put(out);
         self.noise.put(out);
+        self.probes.put(out);
     }
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
-        Some(Self { losses: Parcel::take(from)?, gradients: Parcel::take(from)?, noise: Parcel::take(from)? })
+        let (losses, gradients) = (Parcel::take(from)?, Parcel::take(from)?);
+        Some(Self { losses, gradients, noise: Parcel::take(from)?, probes: Parcel::take(from)? })
     }
 }
 
@@ -110,28 +124,42 @@ impl Student {
         Ok((0..features.samples()).map(|i| features.sample(i).to_vec()).collect())
     }
 
-    /// Losses of a batch and their derivatives, in the noise too if it is to move.
+    /// Losses of a batch and their derivatives, in the noise too if it is to move, and with `signs` what their curvature is made of.
     pub fn gradient(
         &self,
         model: &dyn Differentiable,
         solver: (&dyn Learnable, &[f64]),
         (noise, moves): (&Tensor, bool),
         targets: &[Tensor],
+        signs: Option<Signs<'_>>,
     ) -> Result<Gradient> {
         let mut trail = Trail::recording(model, self.memory).analytic_first(self.frame.afs);
         let noise = if moves { trail.leaf(noise.clone()) } else { trail.start(noise.clone()) };
         let states = self.states(&mut trail, solver, &noise, true)?;
         let mut losses = vec![0.0; noise.tensor().samples()];
-        let mut cotangents = Vec::new();
-        for Term { weight, loss, state, target } in self.supervised(solver, &states, targets) {
+        let (mut cotangents, mut probing) = (Vec::new(), Vec::new());
+        for (k, Term { weight, loss, state, target }) in
+            self.supervised(solver, &states, targets).into_iter().enumerate()
+        {
             let (values, cotangent) = loss.with_gradient(state.tensor(), target)?;
             add(&mut losses, weight, &values);
-            let cotangent = if weight == 1.0 { cotangent } else { cotangent.map(|v| weight * v) };
-            cotangents.push(Cotangent { sample: state.clone(), cotangent });
+            let begins = |weight: f64, at: Tensor| {
+                let cotangent = if weight == 1.0 { at } else { at.map(|v| weight * v) };
+                Cotangent { sample: state.clone(), cotangent }
+            };
+            cotangents.push(begins(weight, cotangent));
+            if let Some(signs) = signs {
+                let probe = loss.probe(state.tensor(), target, &|shape| signs(k, shape))?;
+                probing.push(begins(weight.sqrt(), probe));
+            }
         }
+        let probes = match signs {
+            Some(_) => trail.gradients_so_far(probing, solver.1.len())?.parameters,
+            None => Vec::new(),
+        };
         let found = trail.gradients(cotangents, solver.1.len())?;
         let noise = found.leaves.first().map_or_else(Vec::new, |g| g.data().to_vec());
-        Ok(Gradient { losses, gradients: found.parameters, noise })
+        Ok(Gradient { losses, gradients: found.parameters, noise, probes })
     }
 
     /// The start, and the states after each step.

@@ -1,19 +1,20 @@
 //! The training loop, as a state that is advanced one iteration at a time.
 
+use super::curvature::Curvature;
 use super::guard::{Guard, Judgement};
 use super::joint::{Joint, Linearised};
 use super::learnable::Learnable;
 use super::objective::Loss;
-use super::optimiser::{Moments, clip};
+use super::optimiser::{Moments, Optimiser, clip};
 use super::recipe::Recipe;
 use super::relax::{self, Moved, Relaxation};
 use super::stepwise::{Stepwise, Stride, Walk, tame};
-use super::student::{Gradient, Student};
+use super::student::{Gradient, Signs, Student};
 use super::targets::{Targets, cut, each, in_parts, unit};
 use crate::comm::{Comm, Parcel};
 use dyweight_core::denoiser::{Differentiable, Model};
 use dyweight_core::error::{Error, Result};
-use dyweight_core::tensor::Tensor;
+use dyweight_core::tensor::{Tensor, dot};
 use dyweight_methods::learned::Frame;
 use std::ops::Range;
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub struct Training {
     pub moved: Option<Moved>,
     /// Iterations made.
     pub iteration: usize,
+    /// What second-order descent knows, where there is a group that is moved by it.
+    pub curvature: Option<Curvature>,
     /// Validation's memory; none in a plain run.
     pub guard: Option<Guard>,
 }
@@ -100,6 +103,7 @@ impl Training {
     pub fn new(parts: Parts) -> Result<Self> {
         let Parts { model, student, learnable, start, training, validation, recipe } = parts;
         let moments = fresh(&*learnable);
+        let curvature = recipe.is_second_order().then(|| Curvature::new(start.len()));
         let mut run = Self {
             model,
             student,
@@ -110,6 +114,7 @@ impl Training {
             numbers: start,
             moments,
             moved: None,
+            curvature,
             iteration: 0,
             guard: None,
         };
@@ -166,7 +171,7 @@ impl Training {
             return Ok(self.around(joint, &student, (learnable, numbers), &self.validation, all)?.value);
         }
         let losses =
-            self.losses(&self.validation, all, self.moved.as_ref().map(|m| &m.validation), |model, noise, y| {
+            self.losses(&self.validation, all, self.moved.as_ref().map(|m| &m.validation), |model, noise, y, _| {
                 student.losses(model, (learnable, numbers), noise, y)
             })?;
         Ok(losses.iter().sum::<f64>() / losses.len() as f64)
@@ -178,7 +183,7 @@ impl Training {
         targets: &Targets,
         pairs: Range<usize>,
         noise: Option<&Tensor>,
-        of: impl Fn(&dyn Differentiable, &Tensor, &[Tensor]) -> Result<Vec<T>> + Sync,
+        of: impl Fn(&dyn Differentiable, &Tensor, &[Tensor], Range<usize>) -> Result<Vec<T>> + Sync,
     ) -> Result<Vec<T>> {
         let (first, taught) = (pairs.start, self.student.loss.joint().is_none());
         let part = |range: Range<usize>| {
@@ -187,7 +192,7 @@ impl Training {
                 None => targets.pairs().latents(range.clone())?,
             };
             let model = targets.denoiser(&*self.model, range.clone())?;
-            of(&model, &noise, &if taught { targets.of(range)? } else { Vec::new() })
+            of(&model, &noise, &if taught { targets.of(range.clone())? } else { Vec::new() }, range)
         };
         // Targets first: they are computed in chunks of their own and must not be raced for.
         if taught {
@@ -226,7 +231,10 @@ impl Training {
         finite("the loss", index, &[loss])?;
         finite("the gradient", index, &gradient)?;
         let rate = self.rate(index);
-        let norm = self.update(index, &gradient);
+        if let Some(curvature) = &mut self.curvature {
+            curvature.add(&batch.probes);
+        }
+        let norm = self.update(index, &gradient, loss);
         let validation = self.validate_if_due()?;
         if let Some(relaxation) = self.recipe.relax {
             self.move_noise(index, &relaxation, (pairs, &batch))?;
@@ -284,7 +292,7 @@ impl Training {
             finite("the loss", index, &[batch.loss()])?;
             if !batch.gradients.is_empty() {
                 gradient = tame(&batch);
-                norm = self.update(index, &gradient);
+                norm = self.update(index, &gradient, batch.loss());
                 finite("the numbers", index, &self.numbers)?;
             }
             steps.push((batch.loss(), self.numbers.clone()));
@@ -304,7 +312,7 @@ impl Training {
     }
 
     /// Moves the numbers against the gradient, group by group; returns the gradient's largest norm in a group.
-    fn update(&mut self, index: usize, gradient: &[f64]) -> f64 {
+    fn update(&mut self, index: usize, gradient: &[f64], loss: f64) -> f64 {
         let scale = self.rate_scale();
         let blocks = self.learnable.blocks();
         let (phase, at) = self.recipe.at(index);
@@ -312,6 +320,12 @@ impl Training {
         for group in &phase.groups {
             let (rate, places) = (scale * group.rate.at(at), group.places(&*self.learnable));
             let mut clipped: Vec<f64> = places.iter().map(|p| gradient[*p]).collect();
+            if let (Optimiser::Newton, Some(curvature)) = (group.optimiser, &self.curvature) {
+                let step = curvature.step(&places, &clipped, (loss, self.recipe.pairs));
+                places.iter().zip(step).for_each(|(place, step)| self.numbers[*place] -= rate * step);
+                largest = largest.max(dot(&clipped, &clipped).sqrt());
+                continue;
+            }
             largest = largest.max(clip(&mut clipped, group.clip));
             let (mut first, mut rest) = (0, &clipped[..]);
             for (block, moments) in blocks.iter().zip(&mut self.moments) {
@@ -349,7 +363,8 @@ impl Training {
         pairs: Range<usize>,
     ) -> Result<Vec<f64>> {
         let map = &**joint.map();
-        let rows = self.losses(targets, pairs, None, |model, noise, _| student.features(model, solver, noise, map))?;
+        let rows =
+            self.losses(targets, pairs, None, |model, noise, _, _| student.features(model, solver, noise, map))?;
         Ok(rows.concat())
     }
 
@@ -370,8 +385,12 @@ impl Training {
             found.losses.iter_mut().for_each(|own| *own = value);
             return Ok(found);
         }
-        let parts = self.losses(targets, pairs, noise, |model, own, y| {
-            Ok(vec![student.gradient(model, solver, (own, noise.is_some()), y)?])
+        let parts = self.losses(targets, pairs, noise, |model, own, y, range| {
+            let signs = |state: usize, shape: [usize; 3]| {
+                targets.pairs().signs(range.clone(), shape, &format!("signs {} {state}", self.iteration))
+            };
+            let signs = self.curvature.as_ref().map(|_| &signs as Signs<'_>);
+            Ok(vec![student.gradient(model, solver, (own, noise.is_some()), y, signs)?])
         })?;
         let mut all = Gradient::default();
         parts.into_iter().for_each(|g| all.append(g));
@@ -411,7 +430,7 @@ impl Training {
         (batch, how): (&Gradient, (f64, f64)),
     ) -> Result<usize> {
         let trial = relax::trial(now, &targets.pairs().latents(pairs.clone())?, batch, how);
-        let after = self.losses(targets, pairs, Some(&trial), |model, noise, y| {
+        let after = self.losses(targets, pairs, Some(&trial), |model, noise, y, _| {
             self.student.losses(model, (&*self.learnable, &self.numbers), noise, y)
         })?;
         Ok(relax::keep(now, &trial, &batch.losses, &after))
@@ -455,6 +474,7 @@ impl Training {
             guard.roll_back();
             self.numbers.clone_from(&guard.best);
             self.moments = fresh(&*self.learnable);
+            self.curvature = self.curvature.as_ref().map(|_| Curvature::new(self.numbers.len()));
         }
     }
 }

@@ -65,7 +65,9 @@ impl Prepared {
         let searching = self.calls_of_the_teacher()? * self.plan.learnable.searched(self.plan.student.frame.afs);
         let joint = nfe * (moments * recipe.iterations() + 2 * varied);
         let calls = searching + teaching + nfe * validating * validations + again + joint;
-        Ok(Work { calls, gradients: nfe * pairs })
+        // Second-order descent sweeps each run twice, and makes its calls anew for that.
+        let sweeps = if recipe.is_second_order() { 2 } else { 1 };
+        Ok(Work { calls, gradients: sweeps * nfe * pairs })
     }
 
     fn calls_of_the_teacher(&self) -> Result<usize> {

@@ -6,7 +6,7 @@ use dyweight_core::{Error, Tensor};
 use dyweight_methods::solver_file::ModelIdentity;
 use dyweight_methods::spec::Budget;
 use dyweight_train::methods::gits::GitsOptions;
-use dyweight_train::{Course, Prepared, TrainSpec, Work};
+use dyweight_train::{Course, Optimiser, Prepared, TrainSpec, Work};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -75,6 +75,8 @@ fn calls_that_are_foreseen_are_made() {
         let (said, done) = compare(short(method));
         assert_eq!(said, done, "{method}");
     }
+    let (said, done) = compare(TrainSpec { optimiser: Some(Optimiser::Newton), ..short("dyweight") });
+    assert_eq!(said, done, "second order");
     // dss needs no gradient of its first call, and epd-plugin's later steps reach back to earlier ones: a few calls are counted with
     // gradients instead of without.
     for method in ["dss", "epd-plugin"] {

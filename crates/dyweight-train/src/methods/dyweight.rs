@@ -5,6 +5,7 @@ use super::span::{On, SpanSpec};
 use super::{Common, Method, Start, USUAL_WINDOW, other_method};
 use crate::learnable::Learnable;
 use crate::learned::Learned;
+use crate::optimiser::Optimiser;
 use crate::recipe::Phase;
 use crate::spec::TrainSpec;
 use dyweight_core::denoiser::Prediction;
@@ -104,6 +105,10 @@ impl Method for DyWeightMethod {
             _ => 1.0,
         };
         let blocks: Vec<&'static str> = learnable.blocks().iter().map(|block| block.name).collect();
+        // Second-order descent needs no rates to tell them apart by.
+        if common.optimiser == Optimiser::Newton {
+            return Ok(vec![common.phase(&blocks)]);
+        }
         let (weights, others): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|name| slower(name) == 1.0);
         let mut phase = common.phase(&weights);
         for name in others {

@@ -112,8 +112,9 @@ fn the_released_loop_visit_by_visit() {
             let width = 2 * (steps + 1);
             let mut numbers = of("start")[width * visit..width * (visit + 1)].to_vec();
             let (noise, y) = (rows(&now, &ids), rows(&targets, &ids));
-            let found =
-                student.gradient(&model, (learnable, &numbers[..]), (&noise, true), std::slice::from_ref(&y)).unwrap();
+            let found = student
+                .gradient(&model, (learnable, &numbers[..]), (&noise, true), std::slice::from_ref(&y), None)
+                .unwrap();
             near(&name("loss"), &found.losses, &of("loss")[2 * visit..2 * visit + 2], 1e-6);
             let both = of("round")[visit] >= options["rounds_v1"].as_f64().unwrap();
             if valid[visit] == 0.0 {

@@ -107,8 +107,8 @@ pub struct TrainSpec {
     /// How the rate goes: warm-up (then a cosine), cosine (to 0.01) or constant [the method's].
     #[cfg_attr(feature = "clap", arg(long, value_name = "warm-up|cosine|constant", value_parser = one_of::<RateRule>(&["warm-up", "cosine", "constant"]), help_heading = "Optimisation"))]
     pub rate: Option<RateRule>,
-    /// adam, adamw, rmsprop, sgd or lion [adam].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of::<Optimiser>(&["adam", "adamw", "rmsprop", "sgd", "lion"]), help_heading = "Optimisation"))]
+    /// adam, adamw, rmsprop, sgd, lion, or newton (second order: a third to a half closer with as many pairs) [adam].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = Optimiser::parser(), help_heading = "Optimisation"))]
     pub optimiser: Option<Optimiser>,
     /// Weight decay of adamw and lion [0.01].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]

@@ -1,10 +1,11 @@
 //! A training run from its options.
 
 use super::{ClassName, TrainSpec, finite_above, not_negative, positive};
+use crate::curvature::MOST_NUMBERS;
 use crate::learnable::Learnable;
 use crate::methods::{self, Common, Start, Taught};
 use crate::recipe::Recipe;
-use crate::{Loss, Noise, Pairs, Prompts, Student, Supervision};
+use crate::{Loss, Noise, Optimiser, Pairs, Prompts, Student, Supervision};
 use dyweight_core::denoiser::{Condition, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
@@ -14,6 +15,9 @@ use dyweight_methods::learned::Frame;
 use dyweight_methods::spec::budget::Setting;
 use dyweight_methods::spec::{Budget, ScheduleSpec};
 use std::sync::Arc;
+
+/// The share of a second-order step that is taken where the rate is highest.
+const NEWTON_RATE: f64 = 0.5;
 
 /// Everything about a run but the model and the budget's targets.
 pub struct TrainPlan {
@@ -69,11 +73,43 @@ impl TrainSpec {
             return Err(Error::BadValue { name: "pairs", value: distinct.to_string(), expected });
         }
         let Taught { supervision, stepwise, near, halved } = method.taught(&spec, &frame, &*learnable)?;
-        let memory = self.memory.unwrap_or_default();
-        let (afs, lr) = (Some(frame.afs), Some(recipe.phases[0].groups[0].rate.base));
+        let student = Student { frame, loss, memory: self.memory.unwrap_or_default(), stepwise, near };
+        if recipe.is_second_order() {
+            spec.require_second_order(method.name(), &student, &numbers)?;
+        }
+        let (afs, lr) = (Some(student.frame.afs), Some(recipe.phases[0].groups[0].rate.base));
         let resolved = TrainSpec { afs, lr, ..settled };
-        let student = Student { frame, loss, memory, stepwise, near };
         Ok(TrainPlan { student, learnable, start: numbers, window, recipe, supervision, halved, resolved })
+    }
+
+    /// An error where second-order descent has nothing to go by.
+    fn require_second_order(&self, method: &str, student: &Student, numbers: &[f64]) -> Result<()> {
+        let refused = |problem: String, hint: &str| Err(Error::Conflict { problem, hint: hint.into() });
+        if student.stepwise.is_some() || student.near.is_some() {
+            let problem =
+                format!("--optimiser newton is for losses at the end of a run, and {method} is trained step by step");
+            return refused(problem, "leave --optimiser out");
+        }
+        if !student.loss.is_curved() {
+            let loss = self.loss.as_deref().unwrap_or("l2");
+            let problem = format!("--optimiser newton does not know how the loss {loss} bends");
+            return refused(problem, "use the loss l2, huber, features, inception or clip, or another --optimiser");
+        }
+        if numbers.len() > MOST_NUMBERS {
+            let problem =
+                format!("--optimiser newton is for at most {MOST_NUMBERS} numbers, and these are {}", numbers.len());
+            return refused(problem, "learn fewer, or use another --optimiser");
+        }
+        let given = [("clip", self.clip.is_some()), ("weight-decay", self.weight_decay.is_some())];
+        match given.iter().find(|(_, given)| *given) {
+            Some((option, _)) => {
+                let problem = format!(
+                    "--optimiser newton has no --{option}: its steps are bounded by how far they move the samples"
+                );
+                refused(problem, &format!("leave --{option} out"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// What of a budget's run is not learned.
@@ -128,12 +164,17 @@ impl TrainSpec {
             let expected = "must lie between 0 and 1".into();
             return Err(Error::BadValue { name: "warm-up", value: warm_up.to_string(), expected });
         }
+        let optimiser = self.optimiser.unwrap_or_default();
+        let usual_rate = || match optimiser {
+            Optimiser::Newton => NEWTON_RATE,
+            _ => method.usual_rate(frame.grid.steps()),
+        };
         let common = Common {
             iterations,
-            lr: finite_above("lr", self.lr.unwrap_or_else(|| method.usual_rate(frame.grid.steps())), 0.0)?,
+            lr: finite_above("lr", self.lr.unwrap_or_else(usual_rate), 0.0)?,
             warm_up,
             rule: self.rate.unwrap_or_default(),
-            optimiser: self.optimiser.unwrap_or_default(),
+            optimiser,
             decay: not_negative("weight-decay", self.weight_decay.unwrap_or(0.01))?,
             clip: self.clip.map_or(Ok(method.usual_clip()), |clip| finite_above("clip", clip, 0.0))?,
         };

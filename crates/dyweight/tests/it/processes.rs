@@ -8,7 +8,7 @@ use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
 use dyweight::study::contest::{Contestant, Entry, Experiment, Judging, Piece, Subject, Watch, run};
 use dyweight::train::TrainSpec;
 use dyweight::train::comm::{Comm, Solo};
-use dyweight::train::{Course, Files, Loss};
+use dyweight::train::{Course, Files, Loss, Optimiser};
 use dyweight::{Error, Result};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -236,15 +236,25 @@ fn a_run_stopped_in_any_process_is_resumed_by_any_number() {
 /// Kernels have a group of their own in the optimiser, whose moments are part of the state.
 #[test]
 fn a_wider_span_has_the_same_bits_for_any_number_of_processes_and_when_resumed() {
+    same_bits_with_a_span("span", Optimiser::Adam);
+}
+
+/// So is what second-order descent knows.
+#[test]
+fn second_order_descent_has_the_same_bits_for_any_number_of_processes_and_when_resumed() {
+    same_bits_with_a_span("second-order", Optimiser::Newton);
+}
+
+fn same_bits_with_a_span(name: &str, optimiser: Optimiser) {
     let loaded = ModelSpec { shape: Some([1, 1, 2]), ..ModelSpec::named("mixture") }.build().unwrap();
-    let mut spec = short();
+    let mut spec = TrainSpec { optimiser: Some(optimiser), ..short() };
     spec.dyweight.span = Some("state,bands:1,operator:3".parse().unwrap());
     let train = |comm: &Arc<dyn Comm>, place: &Place, stop, resume| {
         train_on(&loaded, spec.clone(), comm, &place.0, stop, resume)
     };
-    let alone = Place::new("span-alone");
+    let alone = Place::new(&format!("{name}-alone"));
     let expected = train(&alone_comm(), &alone, None, false).unwrap();
-    let place = Place::new("span-3");
+    let place = Place::new(&format!("{name}-3"));
     for ended in together(3, |comm| train(comm, &place, Some((1, 5)), false)) {
         assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
     }

@@ -9,7 +9,7 @@ use dyweight::spec::budget::check_steps;
 use dyweight::study::contest::View;
 use dyweight::study::paper::{RivalSetup, StudySetup, named};
 use dyweight::train::comm::Comm;
-use dyweight::train::{Prompts, SpanSpec};
+use dyweight::train::{Optimiser, Prompts, SpanSpec};
 use dyweight::{Error, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,6 +66,9 @@ pub struct PaperArgs {
     /// Learning rate [by budget]
     #[arg(long, help_heading = "Training")]
     lr: Option<f64>,
+    /// Rule of descent, as 'dyweight train --optimiser' has it [adam; beyond: adam for DyWeight, newton for all else]
+    #[arg(long, value_name = "NAME", help_heading = "Training", value_parser = Optimiser::parser())]
+    optimiser: Option<Optimiser>,
     /// l2, l1, huber, features or clip (of the model that --clip names) [l2]
     #[arg(long, value_name = "NAME", help_heading = "Training")]
     loss: Option<String>,
@@ -176,6 +179,7 @@ impl PaperArgs {
         train.batch = self.train_batch.or(train.batch);
         train.pairs = self.pairs.or(train.pairs);
         train.lr = self.lr.or(train.lr);
+        train.optimiser = self.optimiser.or(train.optimiser);
         train.loss = self.loss.clone().or(train.loss.take());
         if train.loss.as_deref() == Some("clip") {
             train.clip_model = self.scorers.clip.clone();
