@@ -1,4 +1,4 @@
-//! What a wider span costs in every step of a sample of 3×32×32, beside a network that costs nothing: the least of many times, in turns.
+//! What a wider span costs in every step of a sample of three sizes, beside a network that costs nothing: the least of many times, in turns.
 //!
 //! `cargo run -p dyweight-methods --example span_cost` (the development profile is optimised)
 
@@ -13,7 +13,8 @@ use dyweight_methods::span::{Bands, Operator, Span, StateWeights};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-const SHAPE: [usize; 3] = [3, 32, 32];
+/// Those of `fashion`, EDM's CIFAR-10 and EDM's FFHQ.
+const SHAPES: [[usize; 3]; 3] = [[1, 28, 28], [3, 32, 32], [3, 64, 64]];
 const STEPS: usize = 6;
 const TIMES: usize = 60;
 
@@ -42,10 +43,14 @@ fn solver(span: &Span) -> Result<DyWeight> {
 }
 
 fn main() -> Result<()> {
+    SHAPES.iter().try_for_each(|shape| measure(*shape))
+}
+
+fn measure(shape: [usize; 3]) -> Result<()> {
     let widths: Vec<usize> = Initial::Ab.rows(STEPS, 3).iter().map(Vec::len).collect();
     let state = || Some(StateWeights::zero(STEPS));
     let bands = || Some(Bands::zero(&Bands::EDGES, &widths));
-    let operator = |size, mixed| Some(Operator::zero(size, SHAPE[0], mixed, &widths));
+    let operator = |size, mixed| Some(Operator::zero(size, shape[0], mixed, &widths));
     let spans = [
         Span::default(),
         Span { state: state(), ..Span::default() },
@@ -59,7 +64,7 @@ fn main() -> Result<()> {
     ];
     let solvers = spans.iter().map(solver).collect::<Result<Vec<_>>>()?;
     let grid = Schedule::Karras { rho: 7.0 }.grid(STEPS, (0.002, 80.0))?;
-    let noise = Rng::Native.latents(&[0], SHAPE)?;
+    let noise = Rng::Native.latents(&[0], shape)?;
     let mut least = vec![f64::INFINITY; spans.len()];
     for _ in 0..TIMES {
         for (solver, least) in solvers.iter().zip(&mut least) {
@@ -68,9 +73,9 @@ fn main() -> Result<()> {
             *least = least.min(1e3 * begun.elapsed().as_secs_f64() / STEPS as f64);
         }
     }
-    println!("DyWeight itself: {:.3} ms per step and sample", least[0]);
+    println!("samples of {shape:?}; DyWeight itself: {:.3} ms per step and sample", least[0]);
     for (span, time) in spans.iter().zip(&least).skip(1) {
-        println!("{}: {} numbers, {:.3} ms more", span.parts().join(","), span.numbers().len(), time - least[0]);
+        println!("  {}: {} numbers, {:.3} ms more", span.parts().join(","), span.numbers().len(), time - least[0]);
     }
     Ok(())
 }

@@ -183,8 +183,7 @@ mod tests {
         let signs = |_: usize, [c, h, w]: [usize; 3]| Tensor::new([2, c, h, w], xi.to_vec());
         let denoiser = model.bind(&Default::default()).unwrap();
         let solver = (&*plan.learnable, &numbers[..]);
-        let found =
-            plan.student.gradient(&*denoiser, solver, (&noise, false), &[target.clone()], Some(&signs)).unwrap();
+        let found = plan.student.gradient(&*denoiser, solver, (&noise, false), &[target], Some(&signs)).unwrap();
         assert_eq!(found.probes.len(), numbers.len());
         // ⟨ξ, x⟩ is a difference of squared distances: |x + ξ|² − |x − ξ|² = 4⟨ξ, x⟩.
         let shown = |numbers: &[f64], sample: usize| {

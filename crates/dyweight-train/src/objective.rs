@@ -77,10 +77,12 @@ impl Loss {
     /// A derivative in `x` with random signs, of second moments that are the curvature of each sample's distance: for a distance that bends less the
     /// further off it is, the curvature of the parabola that touches it from above. `signs` makes them in a shape.
     pub fn probe(&self, x: &Tensor, y: &Tensor, signs: &dyn Fn([usize; 3]) -> Result<Tensor>) -> Result<Tensor> {
-        if let Loss::Features(map) = self {
+        if let Loss::Features(map) | Loss::Linear(map, _) = self {
             let (fx, pullback) = map.with_pullback(x)?;
             let [_, c, h, w] = fx.shape();
-            let size = (2.0 / fx.sample_len() as f64).sqrt();
+            // A distance of all samples rises by |d|² where all features move by d, the others by its mean.
+            let count = if let Loss::Linear(..) = self { 1.0 } else { fx.sample_len() as f64 };
+            let size = (2.0 / count).sqrt();
             return pullback(&signs([c, h, w])?.map(|sign| size * sign));
         }
         let [_, c, h, w] = x.shape();
@@ -93,7 +95,7 @@ impl Loss {
 
     /// True if it is known how the distance bends.
     pub fn is_curved(&self) -> bool {
-        matches!(self, Loss::L2 | Loss::Huber(_) | Loss::Features(_))
+        !matches!(self, Loss::L1)
     }
 
     /// The derivative of one difference over the difference.

@@ -28,7 +28,10 @@ fn unknown_names_get_a_suggestion() {
             "train --model mixture --nfe 3 --out a.json --optimiser adan",
             "'adan'|--optimiser|similar value exists: 'adam'",
         ),
-        ("train --model mixture --nfe 3 --out a.json --optimiser newton --loss l1", "newton|the loss l1|huber"),
+        (
+            "train --model mixture --nfe 3 --out a.json --optimiser newton --loss l1",
+            "newton|the loss l1|another --loss",
+        ),
         ("train --model mixture --nfe 3 --out a.json --optimiser newton --clip 2", "newton|--clip|leave --clip out"),
         ("train --model mixture --nfe 3 --out a.json --optimiser newton --method dlms", "newton|2048|9013"),
         ("train --model mixture --nfe 4 --out a.json --optimiser newton --method epd", "newton|epd|step by step"),

@@ -83,7 +83,7 @@ pub struct TrainSpec {
     /// Where the Huber loss turns linear [0.1].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub huber_delta: Option<f64>,
-    /// Iterations [625; 1500 for a closed form].
+    /// Iterations [625; 1500 for a closed form; half as many of newton].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub iters: Option<usize>,
     /// Pairs per iteration and accumulation round [16; 64 for a closed form].
@@ -98,7 +98,7 @@ pub struct TrainSpec {
     /// Samples per network call; changes memory, not results [the batch].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub micro_batch: Option<usize>,
-    /// Learning rate [0.03 for 3 calls, less for more].
+    /// Learning rate [0.03 for 3 calls, less for more; 0.5 of newton].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub lr: Option<f64>,
     /// Fraction of the iterations that warm up [0.1].
@@ -107,7 +107,7 @@ pub struct TrainSpec {
     /// How the rate goes: warm-up (then a cosine), cosine (to 0.01) or constant [the method's].
     #[cfg_attr(feature = "clap", arg(long, value_name = "warm-up|cosine|constant", value_parser = one_of::<RateRule>(&["warm-up", "cosine", "constant"]), help_heading = "Optimisation"))]
     pub rate: Option<RateRule>,
-    /// adam, adamw, rmsprop, sgd, lion, or newton (second order: a third to a half closer with as many pairs) [adam].
+    /// adam, adamw, rmsprop, sgd, lion, or newton (second order: learns more in the same time) [adam].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = Optimiser::parser(), help_heading = "Optimisation"))]
     pub optimiser: Option<Optimiser>,
     /// Weight decay of adamw and lion [0.01].

@@ -93,7 +93,7 @@ impl TrainSpec {
         if !student.loss.is_curved() {
             let loss = self.loss.as_deref().unwrap_or("l2");
             let problem = format!("--optimiser newton does not know how the loss {loss} bends");
-            return refused(problem, "use the loss l2, huber, features, inception or clip, or another --optimiser");
+            return refused(problem, "use another --loss, or another --optimiser");
         }
         if numbers.len() > MOST_NUMBERS {
             let problem =
@@ -158,13 +158,18 @@ impl TrainSpec {
         defaults: &Defaults,
     ) -> Result<Recipe> {
         let batch = positive("batch", self.batch.unwrap_or(defaults.batch))?;
-        let iterations = positive("iters", self.iters.unwrap_or(defaults.iterations))?;
+        let optimiser = self.optimiser.unwrap_or_default();
+        // An iteration of second order sweeps twice.
+        let usual_iterations = match optimiser {
+            Optimiser::Newton => defaults.iterations.div_ceil(2),
+            _ => defaults.iterations,
+        };
+        let iterations = positive("iters", self.iters.unwrap_or(usual_iterations))?;
         let warm_up = self.warm_up.unwrap_or(0.1);
         if !(0.0..=1.0).contains(&warm_up) {
             let expected = "must lie between 0 and 1".into();
             return Err(Error::BadValue { name: "warm-up", value: warm_up.to_string(), expected });
         }
-        let optimiser = self.optimiser.unwrap_or_default();
         let usual_rate = || match optimiser {
             Optimiser::Newton => NEWTON_RATE,
             _ => method.usual_rate(frame.grid.steps()),
