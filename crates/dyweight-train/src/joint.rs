@@ -25,7 +25,7 @@ pub struct JointOptions {
     /// Statistics of real images for the loss frechet: fashion or an .npz file [fashion].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME|FILE", help_heading = "Optimisation"))]
     pub reference: Option<String>,
-    /// Samples that make the moments of the loss frechet, the same in every iteration; --batch of them take derivatives [1000].
+    /// Samples that make the moments of the loss frechet, others in every iteration; --batch of them take derivatives [1000].
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Optimisation"))]
     pub moments: Option<usize>,
 }

@@ -27,7 +27,7 @@ pub struct Recipe {
     pub validation_pairs: usize,
     /// Validations without improvement after which training stops.
     pub patience: Option<usize>,
-    /// Samples whose features make the moments of a distance of all samples at once: the first pairs, the same in every iteration.
+    /// Samples whose features make the moments of a distance of all samples at once: others in every iteration, so that no set of them is learned by heart.
     pub moments: Option<usize>,
 }
 
@@ -71,11 +71,16 @@ impl Recipe {
         match &self.relax {
             Some(relaxation) => relaxation.batch(iteration, self.pairs, self.seed),
             None => {
-                // Derivatives are taken in turns over the samples that make the moments.
-                let turn = self.moments.or(self.distinct).map_or(iteration, |n| iteration % (n / self.pairs).max(1));
-                turn * self.pairs..(turn + 1) * self.pairs
+                let turn = self.distinct.map_or(iteration, |n| iteration % (n / self.pairs).max(1));
+                let first = turn * self.together();
+                first..first + self.pairs
             }
         }
+    }
+
+    /// Samples of an iteration: its pairs, or those that make the moments, of which the first take derivatives.
+    pub(crate) fn together(&self) -> usize {
+        self.moments.map_or(self.pairs, |moments| moments.max(self.pairs))
     }
 
     /// Pairs whose targets a run needs.
@@ -143,5 +148,16 @@ mod tests {
         assert_eq!(visited(Some(15)), visited(Some(12)));
         let needed = [None, Some(12), Some(15), Some(4), Some(1000)].map(|distinct| recipe(distinct).pairs_needed());
         assert_eq!(needed, [28, 12, 12, 4, 28]);
+    }
+
+    /// No sample makes moments twice, and those that take derivatives are among them.
+    #[test]
+    fn moments_are_of_other_samples_in_every_iteration() {
+        for (moments, starts) in [(10, [0, 10, 20]), (3, [0, 4, 8])] {
+            let recipe = Recipe { moments: Some(moments), ..recipe(None) };
+            let pairs = |i: usize| recipe.pairs_of(i);
+            assert_eq!([pairs(0).start, pairs(1).start, pairs(2).start], starts);
+            assert!((0..3).all(|i| pairs(i).len() == 4 && recipe.together() >= 4));
+        }
     }
 }

@@ -378,7 +378,7 @@ impl Training {
     ) -> Result<Gradient> {
         let solver = (&*self.learnable, &self.numbers[..]);
         if let Some(joint) = student.loss.joint() {
-            let all = 0..self.recipe.moments.unwrap_or(0).max(pairs.end);
+            let all = pairs.start..pairs.start + self.recipe.together();
             let around = self.around(joint, student, solver, targets, all)?;
             let (value, loss) = (around.value, Loss::Linear(joint.map().clone(), Arc::new(around)));
             let mut found = self.gradients(&Student { loss, ..student.clone() }, targets, pairs, noise)?;

@@ -233,7 +233,7 @@ fn finding(view: &View<'_>, measure: Measure) -> Finding {
         view.columns().into_iter().filter_map(|column| Gain::of(view, &found, (asked, FULL), column)).collect();
     let clearly = gains.iter().filter(|gain| gain.outcome() == Outcome::Better).count();
     let best: Vec<String> = view.columns().into_iter().filter_map(|column| best(view, measure, column)).collect();
-    let sentence = format!("{}; {}", words(view, &found, asked).unwrap_or_default(), best.join("; "));
+    let sentence = format!("with {}; {}", words(view, &found, asked).unwrap_or_default(), best.join("; "));
     Finding::counted(clearly, gains.len(), format!("{}.", sentence.trim_end_matches([';', ' '])))
 }
 
