@@ -34,7 +34,7 @@ fn unknown_names_get_a_suggestion() {
         ),
         ("train --model mixture --nfe 3 --out a.json --optimiser newton --clip 2", "newton|--clip|leave --clip out"),
         ("train --model mixture --nfe 3 --out a.json --optimiser newton --method dlms", "newton|2048|9013"),
-        ("train --model mixture --nfe 4 --out a.json --optimiser newton --method epd", "newton|epd|step by step"),
+        ("train --model mixture --nfe 5 --out a.json --optimiser newton --method epd", "newton|epd|step by step"),
         ("train --model mixture --nfe 3 --out a.json --scale fre", "'fre'|--scale|similar value exists: 'free'"),
         ("train --model mixture --nfe 3 --out a.json --memory kep", "'kep'|--memory|similar value exists: 'keep'"),
         ("train --model mixture --nfe 3 --out a.json --supervision pth", "supervision 'pth'|did you mean 'path'"),
