@@ -35,7 +35,7 @@ pub struct DyWeightOptions {
     /// Ablation: no time scales.
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub no_time_scale: Option<bool>,
-    /// Wider span at no further call: state, bands, operator:3 or :5 (and :mixed), sample, embedding, with commas between [none].
+    /// Wider span at no further call: wide (what is worth having at the budget), or state, bands, operator:3 or :5 (and :mixed), sample, embedding, with commas between [none].
     #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", help_heading = "Solver"))]
     pub span: Option<SpanSpec>,
 }
@@ -81,10 +81,12 @@ impl Method for DyWeightMethod {
         let calls = widths.len() - usize::from(frame.afs);
         let Frame { shape, feature, embedding, .. } = *frame;
         let on = On { shape, feature, embedding, calls, seed: spec.seed.unwrap_or(0) };
+        let wanted = wanted.settled(&on);
         let span = wanted.start(&begins.span, &widths, &on)?;
         let mut settled = TrainSpec { order: Some(window), ..spec.clone() };
         settled.dyweight.no_time_shift = (!begins.time_shift).then_some(true);
-        settled.dyweight.span = (!span.is_empty()).then_some(wanted);
+        // A file's span that is dropped has to be dropped again when the run is repeated.
+        settled.dyweight.span = (!span.is_empty() || !begins.span.is_empty()).then_some(wanted);
         let Beginning { rows, scales, time_shift, .. } = begins;
         let own = widths.iter().sum::<usize>() + if mode == ScaleMode::None { 0 } else { scales.len() };
         let (learnable, mut numbers) =

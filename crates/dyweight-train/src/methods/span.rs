@@ -1,7 +1,7 @@
 //! The option `--span`: which parts of a wider span are learned beside DyWeight's weights.
 //!
 //! ```text
-//! LIST = none | PART,PART,…      PART = state | bands[:EDGE:EDGE…] | operator:3|5[:mixed] | sample | embedding
+//! LIST = none | wide | PART,PART,…      PART = state | bands[:EDGE:EDGE…] | operator:3|5[:mixed] | sample | embedding
 //! ```
 
 use dyweight_core::denoiser::{no_embedding, no_feature};
@@ -16,6 +16,8 @@ use std::str::FromStr;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SpanSpec {
+    /// What is worth having at the budget, of what the model offers.
+    pub wide: bool,
     /// Weights on state and noise.
     pub state: bool,
     /// Weights per band, with the edges of the bands.
@@ -39,7 +41,11 @@ pub struct OperatorSpec {
 
 /// Nobody learns more.
 const MOST_NUMBERS: usize = 1 << 20;
-const EXPECTED: &str = "a list of state, bands (or bands:3:7:13), operator:3, operator:5, operator:3:mixed, operator:5:mixed, sample, embedding; or none";
+const EXPECTED: &str = "a list of state, bands (or bands:3:7:13), operator:3, operator:5, operator:3:mixed, operator:5:mixed, sample, embedding; or wide; or none";
+/// Calls up to which a span is worth having (docs/studies/beyond.md).
+const WIDE_CALLS: usize = 5;
+/// Shifts of the embedding have no more numbers there: second-order descent solves for all at once.
+const WIDE_SHIFTS: usize = 1536;
 
 impl FromStr for SpanSpec {
     type Err = Error;
@@ -50,6 +56,9 @@ impl FromStr for SpanSpec {
         let mut spec = Self::default();
         if text.trim() == "none" {
             return Ok(spec);
+        }
+        if text.trim() == "wide" {
+            return Ok(Self { wide: true, ..spec });
         }
         for part in text.split(',') {
             let (name, options) = part.trim().split_once(':').map_or((part.trim(), None), |(n, o)| (n, Some(o)));
@@ -89,6 +98,9 @@ fn operator(options: Option<&str>) -> Option<OperatorSpec> {
 
 impl fmt::Display for SpanSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.wide {
+            return f.write_str("wide");
+        }
         let parts = self.zero(&[], 1, Parts::default()).parts();
         f.write_str(&if parts.is_empty() { "none".into() } else { parts.join(",") })
     }
@@ -112,11 +124,26 @@ impl SpanSpec {
     /// The switches of a span.
     pub fn of(span: &Span) -> Self {
         Self {
+            wide: false,
             state: span.state.is_some(),
             bands: span.bands.as_ref().map(|bands| bands.edges.clone()),
             operator: span.operator.as_ref().map(|o| OperatorSpec { size: o.size, mixed: o.mixed }),
             sample: span.sample.is_some(),
             embedding: span.embedding.is_some(),
+        }
+    }
+
+    /// The same with what `wide` stands for on a model.
+    pub fn settled(&self, on: &On) -> Self {
+        if !self.wide || on.calls > WIDE_CALLS {
+            return Self { wide: false, ..self.clone() };
+        }
+        let bands = on.shape.filter(|[_, h, w]| Bands::zero(&Bands::EDGES, &[]).within(*h, *w) > 1);
+        Self {
+            bands: bands.map(|_| Bands::EDGES.to_vec()),
+            operator: bands.map(|_| OperatorSpec { size: 3, mixed: false }),
+            embedding: on.embedding.is_some_and(|numbers| numbers * on.calls <= WIDE_SHIFTS),
+            ..Self::default()
         }
     }
 
@@ -243,6 +270,7 @@ mod tests {
             ("bands:3:7:13", "bands"),
             ("embedding,sample,state", "state,sample,embedding"),
             ("none", "none"),
+            ("wide", "wide"),
         ] {
             let spec: SpanSpec = text.parse().unwrap();
             assert_eq!(spec.to_string(), written);
@@ -293,6 +321,29 @@ mod tests {
             let read = SolverFile::parse(&file.to_bytes()).unwrap();
             assert_eq!(read, file);
         }
+    }
+
+    /// What is worth having, of what there is.
+    #[test]
+    fn wide_is_what_a_model_and_a_budget_have_use_for() {
+        let wide: SpanSpec = "wide".parse().unwrap();
+        let on = |shape, embedding, calls| On { shape: Some(shape), feature: None, embedding, calls, seed: 0 };
+        for (on, parts) in [
+            (on([1, 28, 28], Some(128), 3), "bands,operator:3,embedding"),
+            (on([3, 32, 32], Some(512), 3), "bands,operator:3,embedding"),
+            (on([3, 32, 32], Some(512), 4), "bands,operator:3"),
+            (on([3, 32, 32], None, 5), "bands,operator:3"),
+            (on([1, 28, 28], Some(128), 6), "none"),
+            (on([2, 1, 1], None, 3), "none"),
+        ] {
+            let settled = wide.settled(&on);
+            assert_eq!(settled.to_string(), parts);
+            assert!(settled.start(&Span::default(), &[1, 2, 3], &on).is_ok());
+            // What was said stays.
+            let said: SpanSpec = "state".parse().unwrap();
+            assert_eq!(said.settled(&on), said);
+        }
+        assert!("wide,state".parse::<SpanSpec>().is_err());
     }
 
     /// A file goes on where it was, part by part.
