@@ -47,7 +47,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train, compare and report on the embedded model, in two minutes
+    /// Train, compare and report on the embedded model, in a minute
     #[command(after_long_help = examples::QUICKSTART)]
     Quickstart(commands::quickstart::QuickstartArgs),
     /// Make samples with any solver and budget

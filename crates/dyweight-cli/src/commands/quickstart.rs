@@ -31,7 +31,7 @@ pub fn run(args: &QuickstartArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let out = args.output.directory("quickstart");
     if !args.output.render_only && !args.output.dry_run {
         ui::say(&format!(
-            "training DyWeight for 3, 5 and 7 network calls on the embedded model, then comparing on {} seeds; about two minutes on two cores",
+            "training DyWeight for 3, 5 and 7 network calls on the embedded model, then comparing on {} seeds; about a minute on two cores",
             setup.seeds.len()
         ));
     }

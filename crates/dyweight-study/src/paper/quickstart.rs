@@ -1,4 +1,4 @@
-//! The main table in two minutes on the embedded model: few budgets, few pairs, few samples.
+//! The main table in a minute on the embedded model: few budgets, few pairs, few samples.
 
 use super::main_table;
 use super::setup::{FULL, StudySetup};
@@ -34,7 +34,7 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
 }
 
 impl StudySetup {
-    /// Sizes for two minutes on two cores, and the rule of descent that learns most in that time. A Fréchet distance of so few samples would say nothing, so there is none.
+    /// Sizes for a minute on two cores, and the rule of descent that learns most in that time. A Fréchet distance of so few samples would say nothing, so there is none.
     pub fn quickstart(model: Arc<LoadedModel>) -> Result<Self> {
         let train = TrainSpec {
             optimiser: Some(Optimiser::Newton),

@@ -43,7 +43,7 @@ pub struct OperatorSpec {
 const MOST_NUMBERS: usize = 1 << 20;
 const EXPECTED: &str = "a list of state, bands (or bands:3:7:13), operator:3, operator:5, operator:3:mixed, operator:5:mixed, sample, embedding; or wide; or none";
 /// Calls up to which a span is worth having (docs/studies/beyond.md).
-const WIDE_CALLS: usize = 5;
+const WIDE_CALLS: usize = 3;
 /// Shifts of the embedding have no more numbers there: second-order descent solves for all at once.
 const WIDE_SHIFTS: usize = 1536;
 
@@ -331,9 +331,9 @@ mod tests {
         for (on, parts) in [
             (on([1, 28, 28], Some(128), 3), "bands,operator:3,embedding"),
             (on([3, 32, 32], Some(512), 3), "bands,operator:3,embedding"),
-            (on([3, 32, 32], Some(512), 4), "bands,operator:3"),
-            (on([3, 32, 32], None, 5), "bands,operator:3"),
-            (on([1, 28, 28], Some(128), 6), "none"),
+            (on([3, 32, 32], Some(1024), 2), "bands,operator:3"),
+            (on([3, 32, 32], None, 3), "bands,operator:3"),
+            (on([1, 28, 28], Some(128), 4), "none"),
             (on([2, 1, 1], None, 3), "none"),
         ] {
             let settled = wide.settled(&on);
