@@ -19,6 +19,9 @@ use dyweight_methods::learned::Frame;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// So many times the validation loss of the start is more than a batch has by chance.
+const JUMPED: f64 = 8.0;
+
 /// What one iteration did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Iteration {
@@ -216,7 +219,7 @@ impl Training {
         }
         self.iteration += 1;
         let batch = match batch {
-            Ok(batch) if batch.loss().is_finite() => batch,
+            Ok(batch) if batch.loss().is_finite() && !self.has_jumped(batch.loss()) => batch,
             // A level outside what a network takes is a sign of runaway times.
             Ok(_) | Err(Error::Diverged { .. } | Error::BadValue { .. }) if self.guard.is_some() => {
                 return Ok(self.lost(index));
@@ -240,6 +243,12 @@ impl Training {
             self.move_noise(index, &relaxation, (pairs, &batch))?;
         }
         Ok(Iteration { index, loss, rate, gradient, norm, validation, steps: Vec::new() })
+    }
+
+    /// True if second-order descent, whose steps are long, has left the place in which its matrix says anything.
+    fn has_jumped(&self, loss: f64) -> bool {
+        let far = |guard: &Guard| loss > JUMPED * guard.initial_loss;
+        self.curvature.is_some() && self.guard.as_ref().is_some_and(far)
     }
 
     /// One iteration, with an update for every solver step.
