@@ -7,6 +7,8 @@
 
 /// A validation loss this many times the initial one is an explosion.
 const EXPLODED: f64 = 3.0;
+/// A batch's loss this many times the initial validation loss is no chance.
+const FAR: f64 = 8.0;
 /// A loss this many times the best, for [`ADRIFT`] validations in a row, has left for good.
 const WORSE: f64 = 2.0;
 /// See [`WORSE`].
@@ -72,6 +74,11 @@ impl Guard {
         if exploded || self.adrift >= ADRIFT { Judgement::RollBack } else { Judgement::Fine }
     }
 
+    /// True if a batch's loss is further above that of the start than chance explains.
+    pub fn is_far(&self, loss: f64) -> bool {
+        loss > self.initial_loss * FAR
+    }
+
     /// Notes a roll-back.
     pub fn roll_back(&mut self) {
         self.rate_scale *= 0.5;
@@ -96,6 +103,7 @@ mod tests {
         assert_eq!(guard.judge(&[2.0], 0.6), Judgement::Fine);
         assert_eq!(guard.judge(&[3.0], 3.5), Judgement::RollBack);
         assert_eq!(guard.judge(&[3.0], f64::NAN), Judgement::RollBack);
+        assert!(guard.is_far(8.5) && !guard.is_far(7.5));
         assert_eq!((guard.best.as_slice(), guard.best_loss), (&[1.0][..], 0.5));
         guard.roll_back();
         assert_eq!((guard.rate_scale, guard.rollbacks), (0.5, 1));

@@ -100,12 +100,8 @@ impl Loss {
 
     /// The derivative of one difference over the difference.
     fn bend(&self, d: f64) -> f64 {
-        match self {
-            Loss::L2 => 2.0,
-            Loss::Huber(delta) if d.abs() > *delta => delta / d.abs(),
-            Loss::Huber(_) => 1.0,
-            _ => f64::NAN,
-        }
+        let d = if d == 0.0 { f64::MIN_POSITIVE } else { d };
+        self.element(d).1 / d
     }
 
     /// Value and derivative for one difference.

@@ -61,7 +61,7 @@ impl Snapshot {
         if let Some(moved) = &mut run.moved {
             moved.restore(&self.moved);
         }
-        run.curvature = self.curvature;
+        run.curvature = self.curvature.or(run.curvature.take());
         run.guard = self.guard;
     }
 

@@ -19,9 +19,6 @@ use dyweight_methods::learned::Frame;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// So many times the validation loss of the start is more than a batch has by chance.
-const JUMPED: f64 = 8.0;
-
 /// What one iteration did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Iteration {
@@ -247,8 +244,7 @@ impl Training {
 
     /// True if second-order descent, whose steps are long, has left the place in which its matrix says anything.
     fn has_jumped(&self, loss: f64) -> bool {
-        let far = |guard: &Guard| loss > JUMPED * guard.initial_loss;
-        self.curvature.is_some() && self.guard.as_ref().is_some_and(far)
+        self.curvature.is_some() && self.guard.as_ref().is_some_and(|guard| guard.is_far(loss))
     }
 
     /// One iteration, with an update for every solver step.

@@ -97,7 +97,9 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
     let second = setup.train.optimiser.is_none();
     let by_second = |train: &mut TrainSpec| {
         if train.optimiser.is_none() {
-            (train.optimiser, train.iters) = (Some(Optimiser::Newton), Some(setup.iterations().div_ceil(2)));
+            // A rate that was asked for is Adam's.
+            (train.optimiser, train.lr) = (Some(Optimiser::Newton), None);
+            train.iters = Some(setup.iterations().div_ceil(2));
         }
     };
     if second {
@@ -246,9 +248,11 @@ fn best(view: &View<'_>, measure: Measure, column: &str) -> Option<String> {
 }
 
 fn extra(view: &View<'_>, page: &mut Page) -> Result<()> {
-    against(view, page, FULL, "Against DyWeight as the paper trains it");
     if wider(view).contains(&SECOND) {
+        against(view, page, FULL, "Against DyWeight as the paper trains it");
         against(view, page, SECOND, "Against DyWeight by second-order descent");
+    } else {
+        against(view, page, FULL, "Against plain DyWeight");
     }
     cost(view, page);
     view.coefficients(page, FULL)
