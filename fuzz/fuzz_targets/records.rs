@@ -1,7 +1,7 @@
 //! Records of comparisons and studies.
 #![no_main]
 
-use dyweight::study::contest::{Lesson, Score};
+use dyweight::study::benchmark::{TrainingRecord, Score};
 use dyweight::files::journal::parse;
 use dyweight::numeric::{Record, Stat};
 use dyweight_fuzz::{bounded, shown};
@@ -17,6 +17,6 @@ fuzz_target!(|data: &[u8]| bounded(data, || {
             let _ = Stat::of(&record.standard);
         }
         let _ = serde_json::from_value::<Score>(line.clone());
-        let _ = serde_json::from_value::<Lesson>(line);
+        let _ = serde_json::from_value::<TrainingRecord>(line);
     }
 }));

@@ -6,13 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod benchmark;
 mod colour;
 mod commands;
-mod contest;
+mod dry_run;
 mod examples;
 mod files;
 mod flags;
-mod forecast;
 mod help;
 mod machine;
 #[cfg(feature = "mpi")]
@@ -108,7 +108,7 @@ fn main() -> ExitCode {
         Ok(comm) => comm,
         Err(error) => return ExitCode::from(ui::fail(&error)),
     };
-    if !comm.is_first() {
+    if !comm.is_root() {
         ui::be_silent();
     }
     let ended = processes::end(&*comm, run(cli.command, &comm));
@@ -152,7 +152,7 @@ fn run(command: Command, comm: &Arc<dyn Comm>) -> Result<()> {
         Command::Compare(args) => commands::compare::run(&args, comm),
         Command::Study(args) => commands::study::run(&args, comm),
         // The rest is no work to share.
-        _ if !comm.is_first() => Ok(()),
+        _ if !comm.is_root() => Ok(()),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Metric(args) => commands::metric::run(&args),
         Command::Bench(args) => commands::bench::run(&args),

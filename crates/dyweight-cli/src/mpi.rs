@@ -72,7 +72,7 @@ impl Comm for Mpi {
         self.size
     }
 
-    fn gather(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+    fn gather_bytes(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
         let universe = self.universe();
         let world = universe.world();
         let (lengths, short) = self.meet(&world, mine);
@@ -94,7 +94,7 @@ impl Comm for Mpi {
         Ok(Some(std::iter::once(mine.to_vec()).chain(others).collect()))
     }
 
-    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+    fn all_gather_bytes(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         let universe = self.universe();
         let world = universe.world();
         let (lengths, short) = self.meet(&world, mine);
@@ -117,7 +117,7 @@ impl Comm for Mpi {
         Ok(lengths.iter().map(part).collect())
     }
 
-    fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>> {
+    fn broadcast_bytes(&self, mine: &[u8]) -> Result<Vec<u8>> {
         let universe = self.universe();
         let world = universe.world();
         let mut len = mine.len() as u64;

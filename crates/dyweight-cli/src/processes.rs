@@ -44,7 +44,7 @@ pub fn fair_threads(comm: &dyn Comm) -> Option<usize> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let allowed = read("/proc/self/status").lines().find(|l| l.starts_with("Cpus_allowed_list")).map(String::from);
     let place = format!("{} {}", read("/proc/sys/kernel/hostname"), allowed.unwrap_or_default());
-    let everyone = comm.all_gather(place.as_bytes()).unwrap_or_default();
+    let everyone = comm.all_gather_bytes(place.as_bytes()).unwrap_or_default();
     let neighbours = everyone.iter().filter(|other| *other == place.as_bytes()).count();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = (cores / neighbours.max(1)).max(1);
@@ -61,9 +61,9 @@ pub fn end(comm: &dyn Comm, result: Result<()>) -> ExitCode {
     if let Error::Cancelled = error {
         // All have stopped: nobody is ended before rank 0 has saved the state.
         let _ = comm.barrier();
-        return ExitCode::from(if comm.is_first() { ui::fail(&error) } else { ui::exit_code(&error) });
+        return ExitCode::from(if comm.is_root() { ui::fail(&error) } else { ui::exit_code(&error) });
     }
-    if !comm.is_first() {
+    if !comm.is_root() {
         // Mostly all fail alike, and rank 0 speaks for all. If it is still at work, it waits for what will not come.
         std::thread::sleep(PATIENCE);
         let (rank, size) = (comm.rank(), comm.size());

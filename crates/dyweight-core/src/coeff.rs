@@ -3,7 +3,7 @@
 //! A solver's coefficients, times and levels are [`Coeff`]s: one number for a batch, or one for each sample ([`Coeff::each`]). A constant
 //! costs nothing more than its number. A [`Coeff::parameter`] starts a record: every result computed from it keeps its parents with the
 //! partial derivatives, so that [`Adjoints::pull_back`] can carry derivatives from wherever coefficients were used (the dot products of
-//! [`crate::trail`]) to the parameters. A small network that makes coefficients is one record with a pullback of its own
+//! [`crate::tape`]) to the parameters. A small network that makes coefficients is one record with a pullback of its own
 //! ([`Coeff::function`]). Derivatives are kept per sample and summed by the caller in sample order, which makes gradients
 //! independent of how a batch is split.
 //!

@@ -91,7 +91,7 @@ pub enum Error {
     },
     /// The numbers left the finite ones while a solver was running; the first place where that is seen.
     #[error(
-        "{solver} lost the numbers at step {step} (sigma {}): {tensor} holds {} in sample {sample}",
+        "{solver} diverged at step {step} (sigma {}): {tensor} holds {} in sample {sample}",
         number(*sigma),
         number(*value)
     )]
@@ -109,14 +109,14 @@ pub enum Error {
         /// The value found.
         value: f64,
     },
-    /// Every solver that was compared lost the numbers.
-    #[error("every solver lost the numbers; the first: {first}")]
+    /// Every solver that was compared diverged.
+    #[error("every solver diverged; the first: {first}")]
     AllDiverged {
         /// What the first of them reported.
         first: String,
     },
     /// A decoder made no image of finite numbers.
-    #[error("decoding lost the numbers: the image of seed {seed} holds {}", number(*value))]
+    #[error("decoding diverged: the image of seed {seed} holds {}", number(*value))]
     DecodingLost {
         /// Of the sample.
         seed: u64,
@@ -130,7 +130,7 @@ pub enum Error {
         what: &'static str,
     },
     /// Training found no number, and had nothing to go back to.
-    #[error("training lost the numbers at iteration {iteration}: {what} is {}", number(*value))]
+    #[error("training diverged at iteration {iteration}: {what} is {}", number(*value))]
     TrainingLost {
         /// The loss or the gradient.
         what: &'static str,

@@ -10,7 +10,7 @@
 //! | [`noise`] | what a seed stands for |
 //! | [`schedule`] | which noise levels are visited |
 //! | [`denoiser`] | a model as solvers see it; conditioning and guidance |
-//! | [`trail`] | network calls and linear combinations, recorded, and the one reverse sweep |
+//! | [`tape`] | network calls and linear combinations, recorded, and the one reverse sweep |
 //! | [`solver`] | the methods, a file each; [`solver::DyWeight`] is the paper's |
 //! | [`sample`](mod@sample) | the one loop |
 //! | [`mixture`] | a model with a closed form, to try everything on |
@@ -27,8 +27,8 @@ pub mod noise;
 pub mod sample;
 pub mod schedule;
 pub mod solver;
+pub mod tape;
 pub mod tensor;
-pub mod trail;
 
 pub use error::{Error, Result};
 pub use tensor::Tensor;

@@ -20,8 +20,8 @@ use crate::denoiser::{Denoiser, Levels, Prediction};
 use crate::error::{Error, Result};
 use crate::schedule::Grid;
 use crate::solver::Solver;
+use crate::tape::{Fault, Query, Tape, Var};
 use crate::tensor::Tensor;
-use crate::trail::{Fault, Query, Sample, Trail};
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 
@@ -63,7 +63,7 @@ pub struct State<'s> {
     /// Nominal noise level.
     pub sigma: f64,
     /// The batch.
-    pub x: &'s Sample,
+    pub x: &'s Var,
     /// Network calls made so far.
     pub calls: usize,
 }
@@ -79,24 +79,19 @@ pub struct Outcome {
     /// Network calls made.
     pub nfe: usize,
     /// The same with calls that could be made side by side counted once.
-    pub rounds: usize,
+    pub sequential_calls: usize,
 }
 
 /// Carries unit noise to samples.
 pub fn sample(model: &dyn Denoiser, plan: &Plan<'_>, noise: &Tensor, observer: &mut Observer<'_>) -> Result<Outcome> {
-    let mut trail = Trail::sampling(model).analytic_first(plan.afs);
-    let noise = trail.start(noise.clone());
-    let x = integrate(&mut trail, plan, &noise, observer)?;
-    Ok(Outcome { samples: x.tensor().clone(), nfe: trail.calls(), rounds: trail.rounds() })
+    let mut tape = Tape::sampling(model).analytic_first(plan.afs);
+    let noise = tape.start(noise.clone());
+    let x = integrate(&mut tape, plan, &noise, observer)?;
+    Ok(Outcome { samples: x.tensor().clone(), nfe: tape.calls(), sequential_calls: tape.sequential_calls() })
 }
 
-/// The loop itself, on any trail, recording or not, from unit noise that is part of it.
-pub fn integrate(
-    trail: &mut Trail<'_>,
-    plan: &Plan<'_>,
-    noise: &Sample,
-    observer: &mut Observer<'_>,
-) -> Result<Sample> {
+/// The loop itself, on any tape, recording or not, from unit noise that is part of it.
+pub fn integrate(tape: &mut Tape<'_>, plan: &Plan<'_>, noise: &Var, observer: &mut Observer<'_>) -> Result<Var> {
     noise.tensor().require_finite("latents")?;
     let (times, steps) = (&plan.times, plan.times.len().saturating_sub(1));
     if steps == 0 {
@@ -106,28 +101,28 @@ pub fn integrate(
             found: vec![times.len()],
         });
     }
-    check_ends(trail.prediction(), plan)?;
+    check_ends(tape.prediction(), plan)?;
     require_channels(plan.solver, noise.tensor().shape()[1])?;
-    let mut run = plan.solver.begin(times, trail.prediction())?;
-    let mut x = trail.combine(&[(times[0].clone(), noise)])?;
-    let mut show = |trail: &Trail<'_>, index: usize, x: &Sample| {
+    let mut run = plan.solver.begin(times, tape.prediction())?;
+    let mut x = tape.combine(&[(times[0].clone(), noise)])?;
+    let mut show = |tape: &Tape<'_>, index: usize, x: &Var| {
         let sigma = times[index.min(steps)].value();
         check_numbers(plan.solver, index, sigma, x)?;
-        match observer(&State { index, sigma, x, calls: trail.calls() }) {
+        match observer(&State { index, sigma, x, calls: tape.calls() }) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(reason) => Err(reason),
         }
     };
-    show(trail, 0, &x)?;
+    show(tape, 0, &x)?;
     for i in 0..steps {
-        trail.begin_step(i);
-        x = run.step(trail, i, x).map_err(|e| placed(e, plan.solver, i, trail))?;
-        show(trail, i + 1, &x)?;
+        tape.begin_step(i);
+        x = run.step(tape, i, x).map_err(|e| placed(e, plan.solver, i, tape))?;
+        show(tape, i + 1, &x)?;
     }
     if plan.denoise_to_zero {
-        trail.begin_step(steps);
-        x = trail.denoised(&x, &Query::at(&times[steps])).map_err(|e| placed(e, plan.solver, steps, trail))?;
-        show(trail, steps + 1, &x)?;
+        tape.begin_step(steps);
+        x = tape.denoised(&x, &Query::at(&times[steps])).map_err(|e| placed(e, plan.solver, steps, tape))?;
+        show(tape, steps + 1, &x)?;
     }
     Ok(x)
 }
@@ -142,7 +137,7 @@ pub struct Probed {
     /// Network calls.
     pub calls: usize,
     /// Calls, with those that could be made side by side counted once.
-    pub rounds: usize,
+    pub sequential_calls: usize,
     /// The level told at each evaluation; none at an analytical one, and where samples have levels of their own.
     pub levels: Vec<Option<f64>>,
 }
@@ -154,7 +149,7 @@ pub fn probe(plan: &Plan<'_>, prediction: Prediction) -> Result<Probed> {
     let outcome = sample(&free, plan, &noise, &mut |_| ControlFlow::Continue(()))?;
     let asked = free.asked.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     let levels = plan.afs.then_some(None).into_iter().chain(asked).collect();
-    Ok(Probed { calls: outcome.nfe, rounds: outcome.rounds, levels })
+    Ok(Probed { calls: outcome.nfe, sequential_calls: outcome.sequential_calls, levels })
 }
 
 /// The model that costs nothing.
@@ -214,12 +209,12 @@ pub fn require_channels(solver: &dyn Solver, found: usize) -> Result<()> {
 }
 
 /// Says where a prediction without numbers was met; other errors are passed on.
-fn placed(error: Error, solver: &dyn Solver, step: usize, trail: &Trail<'_>) -> Error {
-    let Some(Fault { level: sigma, sample, value }) = trail.fault() else { return error };
+fn placed(error: Error, solver: &dyn Solver, step: usize, tape: &Tape<'_>) -> Error {
+    let Some(Fault { level: sigma, sample, value }) = tape.fault() else { return error };
     Error::Diverged { solver: solver.label(), step, sigma, tensor: "the network's output", sample, value }
 }
 
-fn check_numbers(solver: &dyn Solver, index: usize, sigma: f64, x: &Sample) -> Result<()> {
+fn check_numbers(solver: &dyn Solver, index: usize, sigma: f64, x: &Var) -> Result<()> {
     let Some((at, value)) = x.tensor().first_not_finite() else { return Ok(()) };
     let sample = at / x.tensor().sample_len().max(1);
     let step = index.saturating_sub(1);

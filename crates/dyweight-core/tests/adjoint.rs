@@ -10,8 +10,8 @@ use dyweight_core::solver::{
     Deis, DeisMode, Dpm2, DpmPp, DyWeight, Form, Heun, Initial, Ipndm, IpndmV, LowerOrderFinal, Predict, Solver, UniPc,
     Variant,
 };
+use dyweight_core::tape::{Cotangent, LinearMap, Memory, Tape, Var};
 use dyweight_core::tensor::dot;
-use dyweight_core::trail::{Cotangent, LinearMap, Memory, Sample, Trail};
 use dyweight_core::{Result, Tensor};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -50,9 +50,9 @@ impl Case<'_> {
         let constants: Vec<Coeff> = at.iter().map(|v| Coeff::from(*v)).collect();
         let (solver, times) = (self.build)(&constants);
         let plan = Plan { solver: &*solver, times, afs: self.afs, denoise_to_zero: self.denoise_to_zero };
-        let mut trail = Trail::sampling(self.model).analytic_first(self.afs);
-        let start = trail.start(noise());
-        let x = integrate(&mut trail, &plan, &start, &mut |_| ControlFlow::Continue(())).unwrap();
+        let mut tape = Tape::sampling(self.model).analytic_first(self.afs);
+        let start = tape.start(noise());
+        let x = integrate(&mut tape, &plan, &start, &mut |_| ControlFlow::Continue(())).unwrap();
         dot(x.tensor().data(), self.cotangent().data())
     }
 
@@ -60,11 +60,11 @@ impl Case<'_> {
         let parameters: Vec<Coeff> = at.iter().enumerate().map(|(i, v)| Coeff::parameter(*v, i)).collect();
         let (solver, times) = (self.build)(&parameters);
         let plan = Plan { solver: &*solver, times, afs: self.afs, denoise_to_zero: self.denoise_to_zero };
-        let mut trail = Trail::recording(self.model, memory).analytic_first(self.afs);
-        let start = trail.start(noise());
-        let sample = integrate(&mut trail, &plan, &start, &mut |_| ControlFlow::Continue(()))?;
+        let mut tape = Tape::recording(self.model, memory).analytic_first(self.afs);
+        let start = tape.start(noise());
+        let sample = integrate(&mut tape, &plan, &start, &mut |_| ControlFlow::Continue(()))?;
         let cotangents = vec![Cotangent { sample, cotangent: self.cotangent() }];
-        Ok(trail.gradients(cotangents, at.len())?.parameters.iter().map(|per_sample| per_sample.iter().sum()).collect())
+        Ok(tape.gradients(cotangents, at.len())?.parameters.iter().map(|per_sample| per_sample.iter().sum()).collect())
     }
 
     fn check(&self, name: &str, at: &[f64]) {
@@ -176,17 +176,17 @@ impl LinearMap for Shift {
 
 /// A hand-made run with everything solvers of today do not use: levels and weights of each sample's own, a linear map with learned
 /// coefficients, and the starting noise as a leaf.
-fn unusual<'m>(model: &'m Mixture, at: &[Coeff], start: Tensor, recorded: bool) -> (Trail<'m>, Sample) {
-    let mut trail = if recorded { Trail::recording(model, Memory::Recompute) } else { Trail::sampling(model) };
+fn unusual<'m>(model: &'m Mixture, at: &[Coeff], start: Tensor, recorded: bool) -> (Tape<'m>, Var) {
+    let mut tape = if recorded { Tape::recording(model, Memory::Recompute) } else { Tape::sampling(model) };
     let map: Arc<dyn LinearMap> = Arc::new(Shift);
-    let noise = trail.leaf(start);
-    let x = trail.combine(&[(Coeff::from(3.0), &noise)]).unwrap();
+    let noise = tape.leaf(start);
+    let x = tape.combine(&[(Coeff::from(3.0), &noise)]).unwrap();
     let each = Coeff::each([0.8, 1.3]);
     let level = &at[0] * &each;
-    let denoised = trail.evaluate(&x, &level).unwrap();
-    let mixed = trail.apply(&map, &[at[1].clone(), &at[2] * &each], &denoised);
-    let y = trail.combine(&[(&at[3] * &each, &x), (at[2].clone(), &mixed)]).unwrap();
-    (trail, y)
+    let denoised = tape.evaluate(&x, &level).unwrap();
+    let mixed = tape.apply(&map, &[at[1].clone(), &at[2] * &each], &denoised);
+    let y = tape.combine(&[(&at[3] * &each, &x), (at[2].clone(), &mixed)]).unwrap();
+    (tape, y)
 }
 
 #[test]
@@ -198,8 +198,8 @@ fn numbers_of_each_sample_linear_maps_and_the_noise_itself() {
         dot(unusual(&model, &constants, start, false).1.tensor().data(), cotangent.data())
     };
     let parameters: Vec<Coeff> = at.iter().enumerate().map(|(i, v)| Coeff::parameter(*v, i)).collect();
-    let (trail, sample) = unusual(&model, &parameters, noise(), true);
-    let found = trail.gradients(vec![Cotangent { sample, cotangent: cotangent.clone() }], at.len()).unwrap();
+    let (tape, sample) = unusual(&model, &parameters, noise(), true);
+    let found = tape.gradients(vec![Cotangent { sample, cotangent: cotangent.clone() }], at.len()).unwrap();
     let agree = |name: &str, g: f64, f: &dyn Fn(f64) -> f64| {
         let h = 1e-5;
         let fd = (8.0 * (f(h) - f(-h)) - (f(2.0 * h) - f(-2.0 * h))) / (12.0 * h);

@@ -204,7 +204,7 @@ fn a_grid_may_end_at_zero() {
     }
 }
 
-/// A model that counts its own calls must agree with the trail's count.
+/// A model that counts its own calls must agree with the tape's count.
 #[test]
 fn the_count_is_the_number_of_calls() {
     struct Counting(Mixture, std::sync::atomic::AtomicUsize);

@@ -7,7 +7,7 @@ use super::record::{Record, Stat};
 use super::run::Summary;
 use super::tables::{CAVEAT, method};
 use dyweight_core::error::Result;
-use dyweight_study::contest::Repeat;
+use dyweight_study::benchmark::Repeat;
 use dyweight_study::metrics::Estimate;
 use dyweight_study::report::html::{Cell, Chart, Column, Page, Table, Verdict};
 

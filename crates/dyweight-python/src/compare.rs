@@ -5,9 +5,9 @@ use crate::model::{PythonModel, unread};
 use crate::processes::processes;
 use crate::sample::named;
 use dyweight_core::error::{Error, Result};
-use dyweight_methods::spec::{ScheduleSpec, Seeds, SolverSpec};
+use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
+use dyweight_study::benchmark::{Experiment, Judging, Piece, Repeat, Subject, View, Watch, run};
 use dyweight_study::compare::{Field, page};
-use dyweight_study::contest::{Experiment, Judging, Piece, Repeat, Subject, View, Watch, run};
 use dyweight_train::comm::Comm;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ fn compared(
     };
     let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };
     let results = run(&experiment, &request.out, comm, watch)?;
-    if !comm.is_first() {
+    if !comm.is_root() {
         return Ok(None);
     }
     let view = View { experiment: &experiment, results: &results };

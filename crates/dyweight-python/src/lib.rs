@@ -13,7 +13,7 @@
 mod compare;
 mod error;
 mod model;
-mod numbers;
+mod payload;
 mod processes;
 mod sample;
 mod solver;

@@ -11,13 +11,13 @@
 //! is moved as few times as there are sides to it, which is what a call costs beside the network.
 
 use crate::error::{foreign, raised};
-use crate::numbers::{Wire, batch, numbers, received, sent};
+use crate::payload::{Payload, batch, numbers, received, sent};
 use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Levels, Model, Prediction, Pullback};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
-use dyweight_methods::solver_file::ModelIdentity;
 use dyweight_models::LoadedModel;
 use dyweight_models::preconditioned::{self, Factors, Preconditioned, Target};
+use dyweight_solvers::solver_file::ModelIdentity;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use std::ops::{Range, RangeInclusive};
@@ -36,7 +36,7 @@ struct Facts {
     /// What fn answers.
     target: Target,
     /// In which precision.
-    wire: Wire,
+    wire: Payload,
     sigma_range: (f64, f64),
     conditions: usize,
     calls: usize,

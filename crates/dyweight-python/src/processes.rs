@@ -29,12 +29,12 @@ impl Comm for Processes {
         self.size
     }
 
-    fn gather(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-        let all = self.all_gather(mine)?;
+    fn gather_bytes(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        let all = self.all_gather_bytes(mine)?;
         Ok((self.rank == 0).then_some(all))
     }
 
-    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+    fn all_gather_bytes(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         let ask = |py: Python<'_>| -> PyResult<Vec<Vec<u8>>> {
             let all = self.object.bind(py).call_method1("all_gather", (PyBytes::new(py, mine),))?;
             all.try_iter()?.map(|bytes| Ok(bytes?.cast::<PyBytes>()?.as_bytes().to_vec())).collect()
@@ -42,7 +42,7 @@ impl Comm for Processes {
         Python::attach(ask).map_err(foreign)
     }
 
-    fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>> {
+    fn broadcast_bytes(&self, mine: &[u8]) -> Result<Vec<u8>> {
         let ask = |py: Python<'_>| -> PyResult<Vec<u8>> {
             let first = self.object.bind(py).call_method1("broadcast", (PyBytes::new(py, mine),))?;
             Ok(first.cast::<PyBytes>()?.as_bytes().to_vec())

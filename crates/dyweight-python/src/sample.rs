@@ -2,16 +2,16 @@
 
 use crate::error::{foreign, raised};
 use crate::model::{PythonModel, unread};
-use crate::numbers::{batch, numbers, sent};
+use crate::payload::{batch, numbers, sent};
 use crate::solver::{Ready, parsed, ready};
 use dyweight_core::denoiser::{Condition, Context, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Rng;
 use dyweight_core::sample::{self as loops, Plan, State};
 use dyweight_core::tensor::Tensor;
-use dyweight_methods::spec::budget::Setting;
-use dyweight_methods::spec::{Budget, ScheduleSpec};
-use dyweight_study::contest::Term;
+use dyweight_solvers::spec::budget::Setting;
+use dyweight_solvers::spec::{Budget, ScheduleSpec};
+use dyweight_study::benchmark::Term;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use std::ops::ControlFlow;
@@ -118,7 +118,7 @@ impl Request {
     /// What samples `range` of `count` are asked for.
     fn condition(&self, range: std::ops::Range<usize>, count: usize) -> Result<Condition> {
         let Some(all) = &self.conditions else { return Ok(Condition::default().guided(self.guidance)) };
-        let context = |i: usize| all[i].map_or(Context::Nothing, Context::Class);
+        let context = |i: usize| all[i].map_or(Context::Unconditional, Context::Class);
         if all.len() < count {
             let what = "conditions: one for each sample".into();
             return Err(Error::Shape { what, expected: vec![count], found: vec![all.len()] });

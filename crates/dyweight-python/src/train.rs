@@ -6,11 +6,11 @@ use crate::processes::processes;
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result, shown};
 use dyweight_files::{Lock, atomic, read_file};
-use dyweight_methods::solver_file::SolverFile;
-use dyweight_methods::spec::{Budget, ScheduleSpec};
+use dyweight_solvers::solver_file::SolverFile;
+use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_study::training_loss;
 use dyweight_train::comm::Comm;
-use dyweight_train::{Course, Event, Files, Iteration, Prepared, Trace, TrainSpec, beside, remove_state};
+use dyweight_train::{Event, Files, Iteration, Trace, TrainConfig, TrainSpec, Trainer, beside, remove_state};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -65,7 +65,7 @@ impl Request {
         }
     }
 
-    fn course(&self, model: &Arc<PythonModel>, comm: Arc<dyn Comm>) -> Result<Course> {
+    fn config(&self, model: &Arc<PythonModel>, comm: Arc<dyn Comm>) -> Result<TrainConfig> {
         let schedules = keys::<ScheduleSpec>();
         let (schedule, train): (serde_json::Map<_, _>, _) =
             self.options.clone().into_iter().partition(|(key, _)| schedules.contains(key));
@@ -81,7 +81,7 @@ impl Request {
             };
             Duration::try_from_secs_f64(seconds).map_err(bad)
         };
-        Ok(Course {
+        Ok(TrainConfig {
             arithmetic: Some(model.arithmetic()),
             schedule,
             comm,
@@ -89,7 +89,7 @@ impl Request {
             files: self.out.as_deref().map(Files::beside),
             resume: self.resume,
             between_snapshots: self.snapshot_seconds.map(seconds).transpose()?,
-            ..Course::new(shared, model.identity(), self.budget()?, spec, loss)
+            ..TrainConfig::new(shared, model.identity(), self.budget()?, spec, loss)
         })
     }
 }
@@ -100,16 +100,16 @@ pub fn plan(py: Python<'_>, model: &Bound<'_, PyAny>, request: &str) -> PyResult
     let model = PythonModel::new(model)?;
     let find = || {
         let request = Request::read(request)?;
-        let prepared = request.course(&model, Arc::new(dyweight_train::comm::Solo))?.prepare()?;
-        let (plan, course) = (&prepared.plan, prepared.course());
-        let teacher = course.spec.teacher(&*model, plan)?;
+        let trainer = request.config(&model, Arc::new(dyweight_train::comm::Solo))?.prepare()?;
+        let (plan, config) = (&trainer.plan, trainer.config());
+        let teacher = config.spec.teacher(&*model, plan)?;
         Ok(json!({
             "nfe": plan.student.frame.nfe, "steps": plan.student.frame.grid.steps(),
-            "afs": plan.student.frame.afs, "iterations": prepared.iterations(), "pairs": plan.recipe.pairs,
+            "afs": plan.student.frame.afs, "iterations": trainer.iterations(), "pairs": plan.recipe.pairs,
             "micro_batch": plan.recipe.micro_batch, "validation_pairs": plan.recipe.validation_pairs,
             "validate_every": plan.recipe.validate_every,
             "teacher_evaluations": teacher.grid.steps() + usize::from(teacher.denoise_to_zero),
-            "recompute": plan.student.memory == dyweight_core::trail::Memory::Recompute,
+            "recompute": plan.student.memory == dyweight_core::tape::Memory::Recompute,
         })
         .to_string())
     };
@@ -129,10 +129,10 @@ pub fn train(
     let made = AtomicUsize::new(0);
     let learn = || {
         let request = Request::read(request)?;
-        let job = Job::new(&request, request.course(&model, comm)?.prepare()?)?;
+        let job = Job::new(&request, request.config(&model, comm)?.prepare()?)?;
         job.run(&mut |iteration| {
             made.store(iteration.index + 1, Ordering::Relaxed);
-            match watch.as_ref().map_or(Ok(()), |watch| show(watch, iteration, job.prepared.iterations())) {
+            match watch.as_ref().map_or(Ok(()), |watch| show(watch, iteration, job.trainer.iterations())) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => ControlFlow::Break(foreign(error)),
             }
@@ -162,28 +162,28 @@ fn show(watch: &Py<PyAny>, iteration: &Iteration, all: usize) -> PyResult<()> {
 /// A run and its files: those of the command, but for the configuration, which is JSON here.
 struct Job<'j> {
     request: &'j Request,
-    prepared: Prepared,
+    trainer: Trainer,
     /// What the run was resolved to, to know it again.
     config: String,
 }
 
 impl<'j> Job<'j> {
     /// Refuses what is in the way before anything is written.
-    fn new(request: &'j Request, prepared: Prepared) -> Result<Self> {
-        let frame = &prepared.plan.student.frame;
+    fn new(request: &'j Request, trainer: Trainer) -> Result<Self> {
+        let frame = &trainer.plan.student.frame;
         let config = json!({
-            "model": prepared.course().identity, "shape": prepared.course().model.shape(), "steps": frame.grid.steps(),
-            "sigmas": frame.grid.sigmas(), "options": prepared.plan.resolved,
+            "model": trainer.config().identity, "shape": trainer.config().model.shape(), "steps": frame.grid.steps(),
+            "sigmas": frame.grid.sigmas(), "options": trainer.plan.resolved,
         });
-        let job = Self { request, config: format!("{config:#}\n"), prepared };
-        if let (Some(out), true) = (&request.out, job.is_first()) {
+        let job = Self { request, config: format!("{config:#}\n"), trainer };
+        if let (Some(out), true) = (&request.out, job.is_root()) {
             job.check(out)?;
         }
         Ok(job)
     }
 
-    fn is_first(&self) -> bool {
-        self.prepared.course().comm.is_first()
+    fn is_root(&self) -> bool {
+        self.trainer.config().comm.is_root()
     }
 
     fn check(&self, out: &Path) -> Result<()> {
@@ -191,7 +191,7 @@ impl<'j> Job<'j> {
         let conflict = |problem: String, hint: &str| Err(Error::Conflict { problem, hint: hint.into() });
         match (self.request.resume, state.exists()) {
             _ if self.request.overwrite => Ok(()),
-            (true, true) => self.prepared.check_state(&state),
+            (true, true) => self.trainer.check_state(&state),
             (false, true) => conflict(
                 format!("{} holds an interrupted run", shown(&state)),
                 "resume=True continues it, overwrite=True starts anew",
@@ -211,14 +211,14 @@ impl<'j> Job<'j> {
 
     fn run(&self, watch: &mut dyn FnMut(&Iteration) -> ControlFlow<Error>) -> Result<SolverFile> {
         let Request { out, trace, resume, overwrite, .. } = self.request;
-        let comm = self.prepared.course().comm.clone();
+        let comm = self.trainer.config().comm.clone();
         if let Some(out) = out {
             let finished = || Ok(*resume && !overwrite && self.is_finished(out));
-            if comm.from_first(finished)? {
+            if comm.broadcast(finished)? {
                 return found(&comm, out);
             }
         }
-        let mine = out.as_deref().filter(|_| comm.is_first());
+        let mine = out.as_deref().filter(|_| comm.is_root());
         let _lock = mine.map(Lock::file).transpose()?;
         if let Some(out) = mine {
             if *overwrite {
@@ -226,16 +226,16 @@ impl<'j> Job<'j> {
             }
             atomic::write(&beside(out, "config.json"), self.config.as_bytes())?;
         }
-        let pairing = self.prepared.pairing()?;
-        let mut noted = trace.as_ref().map(|_| self.prepared.begin(&pairing)).transpose()?.map(|r| Trace::start(&r));
-        let trained = self.prepared.run(&pairing, &mut |iteration, run| {
+        let dataset = self.trainer.dataset()?;
+        let mut noted = trace.as_ref().map(|_| self.trainer.begin(&dataset)).transpose()?.map(|r| Trace::start(&r));
+        let trained = self.trainer.run(&dataset, &mut |iteration, run| {
             if let Some(noted) = &mut noted {
                 noted.add(iteration, run);
             }
             watch(iteration)
         })?;
         // No process returns before the files are there: it may look for them.
-        comm.from_first(|| {
+        comm.broadcast(|| {
             if let (Some(noted), Some(trace)) = (noted, trace) {
                 noted.write(trace)?;
             }
@@ -252,6 +252,6 @@ impl<'j> Job<'j> {
 /// The solver a finished run has left.
 fn found(comm: &Arc<dyn Comm>, out: &Path) -> Result<SolverFile> {
     let read = || Ok(read_file(out, 64 << 20)?.to_vec());
-    let bytes: Vec<u8> = comm.from_first(read)?;
+    let bytes: Vec<u8> = comm.broadcast(read)?;
     SolverFile::parse(&bytes).map_err(|problem| Error::malformed(out, problem))
 }

@@ -1,10 +1,10 @@
 //! A comparison of whatever is named: handcrafted solvers, solver files, presets.
 
-use super::contest::{Contestant, Entry, Measure, Repeat, Style, Subject, Term, View};
+use super::benchmark::{Candidate, Entry, Measure, Repeat, Style, Subject, Term, View};
 use crate::metrics::Estimate;
 use crate::report::html::Page;
 use dyweight_core::error::{Error, Result};
-use dyweight_methods::spec::ScheduleSpec;
+use dyweight_solvers::spec::ScheduleSpec;
 use dyweight_train::TrainSpec;
 use std::path::Path;
 
@@ -33,10 +33,10 @@ impl Field {
     pub fn entries(&self, subject: &Subject) -> Result<Vec<Entry>> {
         let mut learned = Vec::new();
         for source in &self.files {
-            let guidance = subject.guidance.or(subject.model.model.usual_guidance());
-            for who in Contestant::open(source, &self.budgets, Some(subject.calls()?), guidance)? {
-                let Contestant::Given { file } = &who else { continue };
-                let nfe = if self.once { file.rounds.unwrap_or(file.nfe) } else { file.nfe };
+            let guidance = subject.guidance.or(subject.model.model.default_guidance());
+            for who in Candidate::open(source, &self.budgets, Some(subject.calls()?), guidance)? {
+                let Candidate::Given { file } = &who else { continue };
+                let nfe = if self.once { file.sequential_calls.unwrap_or(file.nfe) } else { file.nfe };
                 learned.push(Entry { once: self.once, ..Entry::new(row_of(source), nfe, who) });
             }
         }
@@ -57,7 +57,7 @@ impl Field {
         for text in &self.solvers {
             let term = Term::parse(text)?;
             for nfe in &budgets {
-                let entry = Entry::new(text.trim(), *nfe, term.contestant(&self.schedule, self.afs));
+                let entry = Entry::new(text.trim(), *nfe, term.candidate(&self.schedule, self.afs));
                 match entry.possible_on(subject) {
                     Err(Error::NoSuchBudget { .. }) if self.skip_impossible => {}
                     Err(error) => return Err(error),
@@ -68,7 +68,7 @@ impl Field {
         entries.extend(learned);
         if let Some(train) = &self.train {
             let (train, schedule) = (Box::new(train.clone()), self.schedule.clone());
-            let who = Contestant::Learned { train, schedule, on: 0, after: None };
+            let who = Candidate::Learned { train, schedule, on: 0, after: None };
             entries.extend(budgets.iter().map(|nfe| Entry::new("DyWeight", *nfe, who.clone())));
         }
         if entries.is_empty() {
@@ -120,7 +120,7 @@ fn winners(view: &View<'_>, measure: Measure) -> String {
         Some(format!("{column}: {best} ({value}{how})"))
     };
     let said: Vec<String> = view.columns().iter().filter_map(of).collect();
-    if said.is_empty() { "no solver kept its numbers".into() } else { said.join("; ") }
+    if said.is_empty() { "every solver diverged".into() } else { said.join("; ") }
 }
 
 /// The report of a comparison.
@@ -135,7 +135,7 @@ pub fn page(view: &View<'_>, repeat: Repeat) -> Result<Page> {
         .headline(view.headline().unwrap_or_else(|| format!("{}.", winners(view, Measure::Rmse))))
         .lead("Solvers on the same noise at the same numbers of network calls, each with its error bar.");
     view.before_after(&mut page, &style);
-    view.numbers(&mut page, &style)?;
+    view.tables(&mut page, &style)?;
     let section = page.section("Who is best");
     for measure in view.all_measures() {
         section.text(format!("By {}: {}.", measure.name(), winners(view, measure)));
@@ -144,7 +144,7 @@ pub fn page(view: &View<'_>, repeat: Repeat) -> Result<Page> {
     for row in rows.into_iter().filter(learned) {
         view.coefficients(&mut page, row)?;
     }
-    view.lessons(&mut page)?;
+    view.training_records(&mut page)?;
     view.provenance(&mut page, &style);
     Ok(page)
 }

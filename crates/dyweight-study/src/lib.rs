@@ -1,8 +1,8 @@
 //! Comparing solvers: measures of samples, named experiments that run and resume, and the charts and pages that show them.
 #![forbid(unsafe_code)]
 
+pub mod benchmark;
 pub mod compare;
-pub mod contest;
 pub mod linalg;
 pub mod metrics;
 pub mod paper;

@@ -1,17 +1,17 @@
 //! How far any solver ends from the teacher, on the pairs that training is judged on.
 
-use crate::course::{Pairing, Prepared, Trained};
 use crate::learnable::coeffs;
 use crate::targets::{in_parts, unit};
+use crate::trainer::{Dataset, TrainOutcome, Trainer};
 use dyweight_core::error::Result;
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::tensor::squared_distance;
 use std::ops::{ControlFlow, Range};
 
-impl Prepared {
+impl Trainer {
     /// Root mean squared difference between the ends of a plan and of the teacher, over all validation pairs. Every process must call it.
-    pub fn distance(&self, pairing: &Pairing, plan: &Plan<'_>) -> Result<f64> {
-        let (model, targets) = (&*self.course().model, &pairing.validation);
+    pub fn distance(&self, dataset: &Dataset, plan: &Plan<'_>) -> Result<f64> {
+        let (model, targets) = (&*self.config().model, &dataset.validation);
         let part = |range: Range<usize>| {
             let noise = targets.pairs().latents(range.clone())?;
             let denoiser = targets.denoiser(model, range.clone())?;
@@ -25,15 +25,15 @@ impl Prepared {
         targets.prepare(all.clone())?;
         let batch = self.plan.recipe.micro_batch;
         let share = |mine| Ok(in_parts(model, mine, batch, part)?.concat());
-        let errors: Vec<f64> = targets.comm().spread(all, unit(model, batch), share)?.concat();
+        let errors: Vec<f64> = targets.comm().scatter_gather(all, unit(model, batch), share)?.concat();
         Ok((errors.iter().sum::<f64>() / errors.len() as f64).sqrt())
     }
 
     /// The same of what was learned.
-    pub fn distance_of(&self, pairing: &Pairing, trained: &Trained) -> Result<f64> {
+    pub fn distance_of(&self, dataset: &Dataset, trained: &TrainOutcome) -> Result<f64> {
         let frame = &self.plan.student.frame;
-        let built = trained.run.learnable().build(&coeffs(&trained.numbers, false), frame)?;
+        let built = trained.run.learnable().build(&coeffs(&trained.params, false), frame)?;
         let plan = Plan { solver: &*built.solver, times: built.times, afs: frame.afs, denoise_to_zero: false };
-        self.distance(pairing, &plan)
+        self.distance(dataset, &plan)
     }
 }

@@ -1,14 +1,14 @@
-//! What is learned: a list of numbers in named blocks, and the solver they stand for.
+//! What is learned: a list of parameters in named blocks, and the solver they stand for.
 //!
-//! A method that is learned implements [`Learnable`] and nothing else: the trainer moves the numbers, the trail differentiates the
+//! A method that is learned implements [`Learnable`] and nothing else: the trainer moves the parameters, the tape differentiates the
 //! solver made of them, and the solver file keeps what [`Learnable::export`] says.
 
 use crate::methods::gits::Ground;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::Result;
-use dyweight_methods::Base;
-use dyweight_methods::learned::{Block, Built, Frame};
-use dyweight_methods::solver_file::{Body, SolverFile};
+use dyweight_solvers::Base;
+use dyweight_solvers::learned::{Block, Built, Frame};
+use dyweight_solvers::solver_file::{MethodParams, SolverFile};
 use std::sync::Arc;
 
 /// Numbers under a name and in a shape, to be looked at.
@@ -17,11 +17,11 @@ pub struct Shown {
     pub name: &'static str,
     /// Their shape.
     pub shape: Vec<usize>,
-    /// The numbers.
+    /// The parameters.
     pub values: Vec<f64>,
 }
 
-/// A family of solvers, told apart by a list of numbers.
+/// A family of solvers, told apart by a list of parameters.
 pub trait Learnable: Send + Sync {
     /// The method's name.
     fn method(&self) -> &'static str;
@@ -29,11 +29,11 @@ pub trait Learnable: Send + Sync {
     /// The blocks, in the order of the list.
     fn blocks(&self) -> Vec<Block>;
 
-    /// The solver that `numbers` stand for.
-    fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built>;
+    /// The solver that `params` stand for.
+    fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built>;
 
     /// What a solver file keeps of them.
-    fn export(&self, numbers: &[f64], frame: &Frame) -> Result<SolverFile>;
+    fn export(&self, params: &[f64], frame: &Frame) -> Result<SolverFile>;
 
     /// How far from noise to data its states are, where it says so.
     fn progress(&self, _: &[f64]) -> Option<Vec<f64>> {
@@ -55,9 +55,9 @@ pub trait Learnable: Send + Sync {
         0
     }
 
-    /// The numbers as a trace shows them.
-    fn shown(&self, numbers: &[f64]) -> Vec<Shown> {
-        in_blocks(&self.blocks(), numbers)
+    /// The parameters as a trace shows them.
+    fn shown(&self, params: &[f64]) -> Vec<Shown> {
+        in_blocks(&self.blocks(), params)
     }
 
     /// A gradient as a trace shows it.
@@ -67,7 +67,7 @@ pub trait Learnable: Send + Sync {
 }
 
 impl dyn Learnable {
-    /// How many numbers there are.
+    /// How many parameters there are.
     pub fn len(&self) -> usize {
         self.blocks().iter().map(Block::len).sum()
     }
@@ -79,13 +79,13 @@ impl dyn Learnable {
 }
 
 /// Numbers as parameters to differentiate in, or as constants.
-pub(crate) fn coeffs(numbers: &[f64], record: bool) -> Vec<Coeff> {
+pub(crate) fn coeffs(params: &[f64], record: bool) -> Vec<Coeff> {
     let coeff = |(i, v): (usize, &f64)| if record { Coeff::parameter(*v, i) } else { Coeff::from(*v) };
-    numbers.iter().enumerate().map(coeff).collect()
+    params.iter().enumerate().map(coeff).collect()
 }
 
-pub(crate) fn in_blocks(blocks: &[Block], numbers: &[f64]) -> Vec<Shown> {
-    let mut rest = numbers;
+pub(crate) fn in_blocks(blocks: &[Block], params: &[f64]) -> Vec<Shown> {
+    let mut rest = params;
     let mut shown = Vec::new();
     for block in blocks {
         let (values, others) = rest.split_at(block.len());
@@ -95,10 +95,10 @@ pub(crate) fn in_blocks(blocks: &[Block], numbers: &[f64]) -> Vec<Shown> {
     shown
 }
 
-/// A method whose numbers are learned as its solver file keeps them.
-pub struct ByBody(pub Body);
+/// A method whose parameters are learned as its solver file keeps them.
+pub struct ByParams(pub MethodParams);
 
-impl Learnable for ByBody {
+impl Learnable for ByParams {
     fn method(&self) -> &'static str {
         self.0.method()
     }
@@ -107,18 +107,18 @@ impl Learnable for ByBody {
         self.0.learned().blocks()
     }
 
-    fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built> {
-        self.0.learned().build(numbers, frame)
+    fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built> {
+        self.0.learned().build(params, frame)
     }
 
-    fn export(&self, numbers: &[f64], frame: &Frame) -> Result<SolverFile> {
+    fn export(&self, params: &[f64], frame: &Frame) -> Result<SolverFile> {
         let mut body = self.0.clone();
-        body.learned_mut().replace(numbers);
+        body.learned_mut().replace(params);
         SolverFile::new(body, frame)
     }
 
-    fn progress(&self, numbers: &[f64]) -> Option<Vec<f64>> {
-        self.0.learned().progress(numbers)
+    fn progress(&self, params: &[f64]) -> Option<Vec<f64>> {
+        self.0.learned().progress(params)
     }
 
     fn base(&self) -> Option<Base> {

@@ -1,4 +1,4 @@
-//! The rules by which a gradient moves numbers.
+//! The rules by which a gradient moves parameters.
 //!
 //! ```text
 //! Adam      m ← β₁m + (1−β₁)g,  v ← β₂v + (1−β₂)g²;   p ← (1 − ηλ)p − η·(m/(1−β₁ᵗ))/(√(v/(1−β₂ᵗ)) + ε)     β = (0.9, 0.999)
@@ -40,7 +40,7 @@ impl Optimiser {
 
 const EPSILON: f64 = 1e-8;
 
-/// What the rules remember of some numbers.
+/// What the rules remember of some parameters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Moments {
     /// Of the gradient.
@@ -52,7 +52,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Fresh moments for a number of numbers.
+    /// Fresh moments for a number of parameters.
     pub fn new(len: usize) -> Self {
         Self { first: vec![0.0; len], second: vec![0.0; len], updates: 0 }
     }

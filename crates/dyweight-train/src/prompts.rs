@@ -37,7 +37,7 @@ impl Prompts {
                 return Err(Error::BadValue { name: "prompts", value: texts.len().to_string(), expected });
             }
         }
-        let negative_context = negative.as_deref().map_or(Ok(Context::Nothing), |text| model.context_of(text))?;
+        let negative_context = negative.as_deref().map_or(Ok(Context::Unconditional), |text| model.context_of(text))?;
         Ok(Self { texts, negative, contexts, negative_context })
     }
 
@@ -61,9 +61,9 @@ impl Prompts {
         self.negative.as_deref()
     }
 
-    /// What samples with these numbers are conditioned on.
-    pub fn condition(&self, numbers: impl Iterator<Item = usize>, guidance: Option<f64>) -> Condition {
-        let contexts = numbers.map(|number| self.contexts[number % self.contexts.len()].clone()).collect();
+    /// What samples with these parameters are conditioned on.
+    pub fn condition(&self, params: impl Iterator<Item = usize>, guidance: Option<f64>) -> Condition {
+        let contexts = params.map(|number| self.contexts[number % self.contexts.len()].clone()).collect();
         Condition { contexts, negative: self.negative_context.clone(), guidance }
     }
 }
@@ -72,6 +72,6 @@ impl Prompts {
 fn bytes_of(context: &Context) -> usize {
     match context {
         Context::Text(text) => size_of::<f32>() * (text.tokens.len() + text.pooled.len()),
-        Context::Nothing | Context::Class(_) => 0,
+        Context::Unconditional | Context::Class(_) => 0,
     }
 }

@@ -24,7 +24,7 @@ pub enum RateRule {
 /// Where [`RateRule::Cosine`] ends.
 const FLOOR: f64 = 0.01;
 
-/// A rate rule with its numbers.
+/// A rate rule with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// The highest rate.

@@ -104,7 +104,7 @@ impl Recipe {
 }
 
 impl Group {
-    /// Where the group's numbers stand in the list.
+    /// Where the group's parameters stand in the list.
     pub(crate) fn places(&self, learnable: &dyn Learnable) -> Vec<usize> {
         let mut first = 0;
         let mut places = Vec::new();

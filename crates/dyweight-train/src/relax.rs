@@ -1,8 +1,8 @@
 //! The relaxed objective of LD3 and S4S (Tong et al. 2024): the noise of every pair is a variable too, inside a small ball.
 //!
 //! ```text
-//! visit of a batch    g = ∂L/∂z, L the batch's mean loss;   the numbers move;   z' = project(z − ηg)
-//!                     z ← z' where its loss, with the new numbers, is below that of z with the old ones
+//! visit of a batch    g = ∂L/∂z, L the batch's mean loss;   the parameters move;   z' = project(z − ηg)
+//!                     z ← z' where its loss, with the new parameters, is below that of z with the old ones
 //! project             onto the ball of radius ρ around the pair's own noise
 //! round               all training batches in a new order, then the validation batches, whose noise moves likewise
 //! ```
@@ -38,14 +38,14 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// All numbers: of training, of validation, the step.
-    pub(crate) fn numbers(&self) -> Vec<Vec<f64>> {
+    /// All parameters: of training, of validation, the step.
+    pub(crate) fn params(&self) -> Vec<Vec<f64>> {
         vec![self.training.data().to_vec(), self.validation.data().to_vec(), vec![self.step]]
     }
 
-    /// Puts numbers back; a state of another size, which cannot be of the same run, changes nothing.
-    pub(crate) fn restore(&mut self, numbers: &[Vec<f64>]) {
-        let [training, validation, step] = numbers else { return };
+    /// Puts parameters back; a state of another size, which cannot be of the same run, changes nothing.
+    pub(crate) fn restore(&mut self, params: &[Vec<f64>]) {
+        let [training, validation, step] = params else { return };
         let fits = training.len() == self.training.data().len() && validation.len() == self.validation.data().len();
         if let (true, [step]) = (fits, &step[..]) {
             self.training.data_mut().copy_from_slice(training);

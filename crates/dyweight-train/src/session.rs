@@ -62,14 +62,14 @@ impl Session {
     pub fn open(mut run: Training, files: Files, identity: &str, resume: bool) -> Result<(Self, bool)> {
         let comm = run.comm().clone();
         let blocks = run.learnable().blocks();
-        let stored = comm.from_first(|| match resume && files.state.exists() {
+        let stored = comm.broadcast(|| match resume && files.state.exists() {
             true => Snapshot::read(&files.state, identity, &blocks).map(Some),
             false => Ok(None),
         })?;
         let resumed = stored.is_some();
         stored.into_iter().for_each(|snapshot| snapshot.restore(&mut run));
         let logged = if resumed { run.iteration } else { 0 };
-        let log = if comm.is_first() { Some(open_log(&files.log, logged)?) } else { None };
+        let log = if comm.is_root() { Some(open_log(&files.log, logged)?) } else { None };
         let (identity, saved, between) = (identity.into(), Instant::now(), BETWEEN_SNAPSHOTS);
         let session = Self { run, files, identity, log, saved, between };
         session.save()?;

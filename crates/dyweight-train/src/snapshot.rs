@@ -1,15 +1,15 @@
 //! A run's state on disk: everything [`Training`] needs to go on as if it had never stopped.
 
-use super::curvature::Curvature;
 use super::guard::Guard;
+use super::newton::Curvature;
 use super::optimiser::Moments;
 use super::relax::Moved;
 use super::training::Training;
-use crate::comm::{Parcel, Reader};
+use crate::comm::{Reader, Wire};
 use dyweight_core::error::{Error, Result};
 use dyweight_files::Malformed;
 use dyweight_files::{Fingerprint, SharedBytes, StoredTensor, TensorFile, read_file};
-use dyweight_methods::learned::Block;
+use dyweight_solvers::learned::Block;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,8 +21,8 @@ pub struct Snapshot {
     pub identity: String,
     /// Iterations made.
     pub iteration: usize,
-    /// The numbers.
-    pub numbers: Vec<f64>,
+    /// The parameters.
+    pub params: Vec<f64>,
     /// What the optimiser remembers of each block.
     pub moments: Vec<Moments>,
     /// Noise that has moved: of training, of validation, and the step. Empty where none moves.
@@ -45,9 +45,9 @@ impl Snapshot {
         Self {
             identity: identity.into(),
             iteration: run.iteration,
-            numbers: run.numbers.clone(),
+            params: run.params.clone(),
             moments: run.moments.clone(),
-            moved: run.moved.iter().flat_map(Moved::numbers).collect(),
+            moved: run.moved.iter().flat_map(Moved::params).collect(),
             curvature: run.curvature.clone(),
             guard: run.guard.clone(),
         }
@@ -56,7 +56,7 @@ impl Snapshot {
     /// Puts the state into a run of the same identity.
     pub fn restore(self, run: &mut Training) {
         run.iteration = self.iteration;
-        run.numbers = self.numbers;
+        run.params = self.params;
         run.moments = self.moments;
         if let Some(moved) = &mut run.moved {
             moved.restore(&self.moved);
@@ -75,7 +75,7 @@ impl Snapshot {
             file.tensors.insert(name.into(), stored);
             Ok(())
         };
-        put("numbers", &self.numbers)?;
+        put("numbers", &self.params)?;
         put("first", &self.moments.iter().flat_map(|m| m.first.clone()).collect::<Vec<_>>())?;
         put("second", &self.moments.iter().flat_map(|m| m.second.clone()).collect::<Vec<_>>())?;
         // Counts stay far below 2⁵³, so f64 holds them exactly.
@@ -172,8 +172,8 @@ impl Snapshot {
             moments.push(Moments { first, second, updates: count(updates)? as u64 });
             at += len;
         }
-        let (iteration, numbers) = (count(list("iteration", 1)?[0])?, list("numbers", parameters)?);
-        Ok(Self { identity: identity.into(), iteration, numbers, moments, moved, curvature, guard })
+        let (iteration, params) = (count(list("iteration", 1)?[0])?, list("numbers", parameters)?);
+        Ok(Self { identity: identity.into(), iteration, params, moments, moved, curvature, guard })
     }
 }
 
@@ -190,10 +190,10 @@ fn difference(theirs: &str, ours: &str) -> String {
 }
 
 /// To the other processes of the run, which never see the file.
-impl Parcel for Snapshot {
+impl Wire for Snapshot {
     fn put(&self, out: &mut Vec<u8>) {
         self.identity.put(out);
-        (self.iteration, self.numbers.clone()).put(out);
+        (self.iteration, self.params.clone()).put(out);
         let each = |m: &Moments| (m.updates, (m.first.clone(), m.second.clone()));
         self.moments.iter().map(each).collect::<Vec<_>>().put(out);
         self.moved.put(out);
@@ -208,26 +208,26 @@ impl Parcel for Snapshot {
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
         let identity = String::take(from)?;
-        let (iteration, numbers) = Parcel::take(from)?;
+        let (iteration, params) = Wire::take(from)?;
         let each = |(updates, (first, second))| Moments { first, second, updates };
         let moments = <Vec<(u64, (Vec<f64>, Vec<f64>))>>::take(from)?.into_iter().map(each).collect();
-        let moved = Parcel::take(from)?;
+        let moved = Wire::take(from)?;
         let (known, matrix) = <(u64, Vec<f64>)>::take(from)?;
         let curvature = known.checked_sub(1).map(|batches| Curvature { matrix, batches });
         let guard = match bool::take(from)? {
             true => {
-                let (best, rates): (_, Vec<f64>) = Parcel::take(from)?;
+                let (best, rates): (_, Vec<f64>) = Wire::take(from)?;
                 let [best_loss, initial_loss, rate_scale] = rates.try_into().ok()?;
                 let [flat, adrift, rollbacks] = Vec::take(from)?.try_into().ok()?;
                 Some(Guard { best, best_loss, initial_loss, rate_scale, flat, adrift, rollbacks })
             }
             false => None,
         };
-        Some(Self { identity, iteration, numbers, moments, moved, curvature, guard })
+        Some(Self { identity, iteration, params, moments, moved, curvature, guard })
     }
 }
 
-/// The hash of all numbers: every bit pattern is a number, so nothing else would tell a damaged one.
+/// The hash of all parameters: every bit pattern is a number, so nothing else would tell a damaged one.
 fn fingerprint(file: &TensorFile) -> String {
     file.tensors.values().fold(Fingerprint::default(), |mut hash, t| hash.add(t.bytes()).clone()).text()
 }

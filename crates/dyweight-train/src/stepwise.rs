@@ -1,7 +1,7 @@
 //! Training step by step: a loss and an update after every solver step, as EPD and AMED are trained.
 //!
 //! ```text
-//! at step i, with the numbers as they are now:  x_{i+1} = step(x_i);   L_i = Σ (x_{i+1} − y_{i+1})²/batch   →  update
+//! at step i, with the parameters as they are now:  x_{i+1} = step(x_i);   L_i = Σ (x_{i+1} − y_{i+1})²/batch   →  update
 //! attached   x_{i+1} goes on with all it came from: L_i reaches every number used so far, at the values it had then
 //! detached   x_{i+1} goes on as a constant
 //! teacher    the next step starts from y_{i+1}
@@ -17,8 +17,8 @@ use crate::student::{Gradient, Student};
 use dyweight_core::denoiser::Differentiable;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::solver::Carried;
+use dyweight_core::tape::{Cotangent, Memory, Tape, Var};
 use dyweight_core::tensor::Tensor;
-use dyweight_core::trail::{Cotangent, Memory, Sample, Trail};
 
 /// How one step goes on from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +36,14 @@ pub enum Link {
 pub struct Stepwise {
     /// How one step goes on from another.
     pub link: Link,
-    /// When the numbers move.
+    /// When the parameters move.
     pub updates: Updates,
 }
 
 /// A part of the batch on its way.
 pub(crate) struct Walk<'m> {
-    trail: Trail<'m>,
-    x: Option<Sample>,
+    tape: Tape<'m>,
+    x: Option<Var>,
     noise: Tensor,
     carried: Carried,
     /// The teacher's state after every step.
@@ -54,7 +54,7 @@ pub(crate) struct Walk<'m> {
 pub(crate) struct Stride<'s> {
     pub student: &'s Student,
     pub learnable: &'s dyn Learnable,
-    pub numbers: &'s [f64],
+    pub params: &'s [f64],
     pub stepwise: Stepwise,
     pub step: usize,
 }
@@ -63,14 +63,14 @@ impl<'m> Walk<'m> {
     /// Before the first step.
     pub fn begin(model: &'m dyn Differentiable, afs: bool, noise: Tensor, targets: Vec<Tensor>) -> Self {
         // Sweeps over the same calls again and again: nothing is gained by keeping.
-        let trail = Trail::recording(model, Memory::Recompute).analytic_first(afs);
-        Self { trail, x: None, noise, carried: Carried::default(), targets }
+        let tape = Tape::recording(model, Memory::Recompute).analytic_first(afs);
+        Self { tape, x: None, noise, carried: Carried::default(), targets }
     }
 
-    /// One step; its losses, and where the numbers are to move its gradients.
+    /// One step; its losses, and where the parameters are to move its gradients.
     pub fn step(&mut self, stride: &Stride<'_>) -> Result<Gradient> {
-        let Stride { student, learnable, numbers, stepwise, step } = stride;
-        let built = learnable.build(&coeffs(numbers, true), &student.frame)?;
+        let Stride { student, learnable, params, stepwise, step } = stride;
+        let built = learnable.build(&coeffs(params, true), &student.frame)?;
         let diverged = |value: f64, sample: usize, tensor: &'static str| Error::Diverged {
             solver: built.solver.label(),
             step: *step,
@@ -82,13 +82,13 @@ impl<'m> Walk<'m> {
         let x = match self.x.take() {
             Some(x) => x,
             None => {
-                let noise = self.trail.start(self.noise.clone());
-                self.trail.combine(&[(built.times[0].clone(), &noise)])?
+                let noise = self.tape.start(self.noise.clone());
+                self.tape.combine(&[(built.times[0].clone(), &noise)])?
             }
         };
         let carried = std::mem::take(&mut self.carried);
         let mut run = built.solver.resume(&built.times, student.frame.prediction, carried)?;
-        let next = run.step(&mut self.trail, *step, x).map_err(|error| match self.trail.fault() {
+        let next = run.step(&mut self.tape, *step, x).map_err(|error| match self.tape.fault() {
             Some(fault) => diverged(fault.value, fault.sample, "the network's output"),
             None => error,
         })?;
@@ -106,17 +106,17 @@ impl<'m> Walk<'m> {
         let gradients = match wanted {
             true => {
                 let seed = Cotangent { sample: next.clone(), cotangent: cotangent.map(|v| scale * v) };
-                self.trail.gradients_so_far(vec![seed], numbers.len())?.parameters
+                self.tape.gradients_so_far(vec![seed], params.len())?.parameters
             }
             false => Vec::new(),
         };
         self.x = Some(match stepwise.link {
             Link::Attached => next,
             Link::Detached => next.detached(),
-            Link::Teacher => self.trail.start(target.clone()),
+            Link::Teacher => self.tape.start(target.clone()),
         });
         if stepwise.link != Link::Attached {
-            self.trail.forget();
+            self.tape.forget();
         }
         Ok(Gradient { losses, gradients, ..Gradient::default() })
     }

@@ -2,18 +2,18 @@
 
 use super::objective::Loss;
 use super::stepwise::Stepwise;
-use crate::comm::{Parcel, Reader};
+use crate::comm::{Reader, Wire};
 use crate::learnable::{Learnable, coeffs};
 use dyweight_core::denoiser::Differentiable;
 use dyweight_core::error::Result;
 use dyweight_core::features::FeatureMap;
 use dyweight_core::sample::{Plan, integrate};
+use dyweight_core::tape::{Cotangent, Memory, Tape, Var};
 use dyweight_core::tensor::Tensor;
-use dyweight_core::trail::{Cotangent, Memory, Sample, Trail};
-use dyweight_methods::learned::Frame;
+use dyweight_solvers::learned::Frame;
 use std::ops::ControlFlow;
 
-/// Everything about the student but its numbers.
+/// Everything about the student but its parameters.
 #[derive(Clone)]
 pub struct Student {
     /// What stays the same.
@@ -75,7 +75,7 @@ fn join(all: &mut Vec<Vec<f64>>, more: Vec<Vec<f64>>) {
     }
 }
 
-impl Parcel for Gradient {
+impl Wire for Gradient {
     fn put(&self, out: &mut Vec<u8>) {
         self.losses.put(out);
         self.gradients.put(out);
@@ -84,13 +84,13 @@ impl Parcel for Gradient {
     }
 
     fn take(from: &mut Reader<'_>) -> Option<Self> {
-        let (losses, gradients) = (Parcel::take(from)?, Parcel::take(from)?);
-        Some(Self { losses, gradients, noise: Parcel::take(from)?, probes: Parcel::take(from)? })
+        let (losses, gradients) = (Wire::take(from)?, Wire::take(from)?);
+        Some(Self { losses, gradients, noise: Wire::take(from)?, probes: Wire::take(from)? })
     }
 }
 
 impl Student {
-    /// Losses of a batch under a solver of some numbers. `targets` holds one batch per supervised state: the endpoint last, before it, with path supervision,
+    /// Losses of a batch under a solver of some parameters. `targets` holds one batch per supervised state: the endpoint last, before it, with path supervision,
     /// the states after steps 1 … S−1, or all states of the teacher but the first.
     pub fn losses(
         &self,
@@ -99,9 +99,9 @@ impl Student {
         noise: &Tensor,
         targets: &[Tensor],
     ) -> Result<Vec<f64>> {
-        let mut trail = Trail::sampling(model).analytic_first(self.frame.afs);
-        let noise = trail.start(noise.clone());
-        let states = self.states(&mut trail, solver, &noise, false)?;
+        let mut tape = Tape::sampling(model).analytic_first(self.frame.afs);
+        let noise = tape.start(noise.clone());
+        let states = self.states(&mut tape, solver, &noise, false)?;
         let mut total = vec![0.0; noise.tensor().samples()];
         for Term { weight, loss, state, target } in self.supervised(solver, &states, targets) {
             add(&mut total, weight, &loss.values(state.tensor(), target)?);
@@ -117,9 +117,9 @@ impl Student {
         noise: &Tensor,
         map: &dyn FeatureMap,
     ) -> Result<Vec<Vec<f64>>> {
-        let mut trail = Trail::sampling(model).analytic_first(self.frame.afs);
-        let noise = trail.start(noise.clone());
-        let states = self.states(&mut trail, solver, &noise, false)?;
+        let mut tape = Tape::sampling(model).analytic_first(self.frame.afs);
+        let noise = tape.start(noise.clone());
+        let states = self.states(&mut tape, solver, &noise, false)?;
         let features = map.features(states[states.len() - 1].tensor())?;
         Ok((0..features.samples()).map(|i| features.sample(i).to_vec()).collect())
     }
@@ -133,9 +133,9 @@ impl Student {
         targets: &[Tensor],
         signs: Option<Signs<'_>>,
     ) -> Result<Gradient> {
-        let mut trail = Trail::recording(model, self.memory).analytic_first(self.frame.afs);
-        let noise = if moves { trail.leaf(noise.clone()) } else { trail.start(noise.clone()) };
-        let states = self.states(&mut trail, solver, &noise, true)?;
+        let mut tape = Tape::recording(model, self.memory).analytic_first(self.frame.afs);
+        let noise = if moves { tape.leaf(noise.clone()) } else { tape.start(noise.clone()) };
+        let states = self.states(&mut tape, solver, &noise, true)?;
         let mut losses = vec![0.0; noise.tensor().samples()];
         let (mut cotangents, mut probing) = (Vec::new(), Vec::new());
         for (k, Term { weight, loss, state, target }) in
@@ -154,10 +154,10 @@ impl Student {
             }
         }
         let probes = match signs {
-            Some(_) => trail.gradients_so_far(probing, solver.1.len())?.parameters,
+            Some(_) => tape.gradients_so_far(probing, solver.1.len())?.parameters,
             None => Vec::new(),
         };
-        let found = trail.gradients(cotangents, solver.1.len())?;
+        let found = tape.gradients(cotangents, solver.1.len())?;
         let noise = found.leaves.first().map_or_else(Vec::new, |g| g.data().to_vec());
         Ok(Gradient { losses, gradients: found.parameters, noise, probes })
     }
@@ -165,15 +165,15 @@ impl Student {
     /// The start, and the states after each step.
     fn states(
         &self,
-        trail: &mut Trail<'_>,
-        (learnable, numbers): (&dyn Learnable, &[f64]),
-        noise: &Sample,
+        tape: &mut Tape<'_>,
+        (learnable, params): (&dyn Learnable, &[f64]),
+        noise: &Var,
         record: bool,
-    ) -> Result<Vec<Sample>> {
-        let built = learnable.build(&coeffs(numbers, record), &self.frame)?;
+    ) -> Result<Vec<Var>> {
+        let built = learnable.build(&coeffs(params, record), &self.frame)?;
         let plan = Plan { solver: &*built.solver, times: built.times, afs: self.frame.afs, denoise_to_zero: false };
         let mut states = Vec::new();
-        integrate(trail, &plan, noise, &mut |state| {
+        integrate(tape, &plan, noise, &mut |state| {
             states.push(state.x.clone());
             ControlFlow::Continue(())
         })?;
@@ -183,16 +183,16 @@ impl Student {
     /// Each supervised state with its loss and target: intermediate states by l2, the endpoint by the loss proper.
     fn supervised<'a>(
         &'a self,
-        (learnable, numbers): (&dyn Learnable, &[f64]),
-        states: &'a [Sample],
+        (learnable, params): (&dyn Learnable, &[f64]),
+        states: &'a [Var],
         targets: &'a [Tensor],
     ) -> Vec<Term<'a>> {
         let steps = states.len() - 1;
         // A distance of all samples at once has no target.
         let target = targets.last().unwrap_or_else(|| states[steps].tensor());
         let end = Term { weight: 1.0, loss: &self.loss, state: &states[steps], target };
-        let by_l2 = |state: &'a Sample, target: &'a Tensor| Term { weight: 1.0, loss: &Loss::L2, state, target };
-        if let (Some(weight), Some(progress)) = (self.near, learnable.progress(numbers)) {
+        let by_l2 = |state: &'a Var, target: &'a Tensor| Term { weight: 1.0, loss: &Loss::L2, state, target };
+        if let (Some(weight), Some(progress)) = (self.near, learnable.progress(params)) {
             let nearest =
                 |share: &f64| (targets.len() as f64 * share).round_ties_even().clamp(0.0, targets.len() as f64);
             let target = |share: &f64| match nearest(share) as usize {
@@ -215,7 +215,7 @@ impl Student {
 struct Term<'a> {
     weight: f64,
     loss: &'a Loss,
-    state: &'a Sample,
+    state: &'a Var,
     target: &'a Tensor,
 }
 

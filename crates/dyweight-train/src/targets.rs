@@ -6,7 +6,7 @@
 
 use super::pairs::Pairs;
 use crate::comm::{Comm, Solo};
-use crate::stop::{Heeding, Stop};
+use crate::interrupt::{Interruptible, Stop};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::sample::{Plan, sample};
@@ -97,10 +97,10 @@ impl Targets {
     }
 
     /// A model asked for what some pairs are, which gives up between two calls once whoever waits has asked to stop.
-    pub(crate) fn denoiser<'m>(&'m self, model: &'m dyn Model, pairs: Range<usize>) -> Result<Heeding<'m>> {
+    pub(crate) fn denoiser<'m>(&'m self, model: &'m dyn Model, pairs: Range<usize>) -> Result<Interruptible<'m>> {
         let (inner, stop) = (model.denoiser(&self.pairs.condition(pairs))?, self.stop.as_ref());
         // Of several processes none asks, because all must go on alike.
-        Ok(Heeding::new(inner, stop.filter(|_| self.comm.size() == 1)))
+        Ok(Interruptible::new(inner, stop.filter(|_| self.comm.size() == 1)))
     }
 
     /// The processes that share the work.
@@ -111,7 +111,7 @@ impl Targets {
     /// Keeps targets under `directory` too, in a folder of this model's, teacher's and pairs' own.
     pub fn cached_in(mut self, directory: PathBuf, model_sha256: &str) -> Result<Self> {
         let folder = directory.join(&self.key(model_sha256)[..24]);
-        if self.comm.is_first() {
+        if self.comm.is_root() {
             std::fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
         }
         self.directory = Some(folder);
@@ -152,7 +152,7 @@ impl Targets {
         let mut missing: Vec<usize> = chunks.filter(|c| !self.lock().contains_key(c)).collect();
         if self.directory.is_some() {
             let stored = || Ok(missing.iter().map(|c| self.read(*c, self.pairs_of(*c, range.end).len())).collect());
-            let stored: Vec<Option<Vec<Tensor>>> = self.comm.from_first(stored)?;
+            let stored: Vec<Option<Vec<Tensor>>> = self.comm.broadcast(stored)?;
             let found = missing.iter().zip(&stored).filter_map(|(c, states)| Some((c, states.as_ref()?)));
             found.for_each(|(chunk, states)| self.remember(*chunk, states));
             missing.retain(|c| !self.lock().contains_key(c));
@@ -166,14 +166,14 @@ impl Targets {
         };
         // A call never spans two chunks, so a chunk that is no whole number of calls is not divided.
         let batch = if CHUNK.is_multiple_of(self.batch) { self.batch } else { CHUNK };
-        let mut parts = self.comm.spread(0..pairs.len(), unit(&*self.model, batch), runs)?;
+        let mut parts = self.comm.scatter_gather(0..pairs.len(), unit(&*self.model, batch), runs)?;
         parts.retain(|states| !states.is_empty());
         let states = stacked(&parts)?;
         let mut first = 0;
         for chunk in missing {
             let last = first + self.pairs_of(chunk, range.end).len();
             let states: Vec<Tensor> = states.iter().map(|s| s.slice(first..last)).collect();
-            if self.comm.is_first() {
+            if self.comm.is_root() {
                 self.write(chunk, &states)?;
             }
             self.remember(chunk, &states);
@@ -213,7 +213,7 @@ impl Targets {
             Some(states) => states,
             None => {
                 let states = self.compute(pairs)?;
-                if self.comm.is_first() {
+                if self.comm.is_root() {
                     self.write(chunk, &states)?;
                 }
                 states
@@ -232,9 +232,9 @@ impl Targets {
     }
 
     fn remember(&self, chunk: usize, states: &[Tensor]) {
-        let numbers: usize = states.iter().map(|s| s.data().len()).sum();
+        let params: usize = states.iter().map(|s| s.data().len()).sum();
         let mut memory = self.lock();
-        while !memory.is_empty() && (memory.len() + 1) * numbers > MOST_NUMBERS {
+        while !memory.is_empty() && (memory.len() + 1) * params > MOST_NUMBERS {
             memory.pop_first();
         }
         memory.insert(chunk, states.to_vec());

@@ -1,4 +1,4 @@
-//! All numbers, losses and gradients of a run, for comparison with other implementations.
+//! All parameters, losses and gradients of a run, for comparison with other implementations.
 
 use crate::learnable::Shown;
 use crate::training::{Iteration, Training};
@@ -12,35 +12,35 @@ pub struct Trace {
     losses: Vec<f64>,
     rates: Vec<f64>,
     /// Before the first iteration, and after each.
-    numbers: Vec<Vec<Shown>>,
+    params: Vec<Vec<Shown>>,
     gradients: Vec<Vec<Shown>>,
     /// Records of an iteration, where there is one for every solver step; the start is then left out.
     steps: Option<usize>,
 }
 
 impl Trace {
-    /// Notes the numbers before the first iteration.
+    /// Notes the parameters before the first iteration.
     pub fn start(run: &Training) -> Self {
-        Self { numbers: vec![run.learnable().shown(&run.numbers)], ..Self::default() }
+        Self { params: vec![run.learnable().shown(&run.params)], ..Self::default() }
     }
 
-    /// Notes an iteration and the numbers after it.
+    /// Notes an iteration and the parameters after it.
     pub fn add(&mut self, iteration: &Iteration, run: &Training) {
         self.rates.push(iteration.rate);
         if !iteration.steps.is_empty() {
             if self.steps.is_none() {
-                self.numbers.clear();
+                self.params.clear();
             }
             self.steps = Some(iteration.steps.len());
-            for (loss, numbers) in &iteration.steps {
+            for (loss, params) in &iteration.steps {
                 self.losses.push(*loss);
-                self.numbers.push(run.learnable().shown(numbers));
+                self.params.push(run.learnable().shown(params));
             }
             return;
         }
         self.losses.push(iteration.loss);
         self.gradients.push(run.learnable().shown_gradient(&iteration.gradient));
-        self.numbers.push(run.learnable().shown(&run.numbers));
+        self.params.push(run.learnable().shown(&run.params));
     }
 
     /// Writes it as safetensors: each block under its name, its gradients under `grad_` and the name, `loss` and `lr`.
@@ -52,7 +52,7 @@ impl Trace {
             Ok(())
         };
         let leading = |records: usize| self.steps.map_or(vec![records], |steps| vec![records / steps, steps]);
-        for (prefix, list) in [("", &self.numbers), ("grad_", &self.gradients)] {
+        for (prefix, list) in [("", &self.params), ("grad_", &self.gradients)] {
             let Some(first) = list.first() else { continue };
             for (k, Shown { name, shape, .. }) in first.iter().enumerate() {
                 let values: Vec<f64> = list.iter().flat_map(|shown| shown[k].values.iter().copied()).collect();

@@ -1,9 +1,9 @@
 //! The training loop, as a state that is advanced one iteration at a time.
 
-use super::curvature::Curvature;
 use super::guard::{Guard, Judgement};
 use super::joint::{Joint, Linearised};
 use super::learnable::Learnable;
+use super::newton::Curvature;
 use super::objective::Loss;
 use super::optimiser::{Moments, Optimiser, clip};
 use super::recipe::Recipe;
@@ -11,11 +11,11 @@ use super::relax::{self, Moved, Relaxation};
 use super::stepwise::{Stepwise, Stride, Walk, tame};
 use super::student::{Gradient, Signs, Student};
 use super::targets::{Targets, cut, each, in_parts, unit};
-use crate::comm::{Comm, Parcel};
+use crate::comm::{Comm, Wire};
 use dyweight_core::denoiser::{Differentiable, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::{Tensor, dot};
-use dyweight_methods::learned::Frame;
+use dyweight_solvers::learned::Frame;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Iteration {
     pub norm: f64,
     /// The validation after it, where there was one.
     pub validation: Option<Validation>,
-    /// Loss and numbers after every solver step, where training goes step by step.
+    /// Loss and parameters after every solver step, where training goes step by step.
     pub steps: Vec<(f64, Vec<f64>)>,
 }
 
@@ -66,8 +66,8 @@ pub struct Training {
     training: Arc<Targets>,
     validation: Arc<Targets>,
     recipe: Recipe,
-    /// The current numbers.
-    pub numbers: Vec<f64>,
+    /// The current parameters.
+    pub params: Vec<f64>,
     /// What the optimiser remembers of each block.
     pub moments: Vec<Moments>,
     /// Noise that has moved, where the objective is relaxed.
@@ -81,7 +81,7 @@ pub struct Training {
 }
 
 /// The parts of a run.
-pub struct Parts {
+pub struct TrainingParts {
     /// The model.
     pub model: Arc<dyn Model>,
     /// The student.
@@ -100,8 +100,8 @@ pub struct Parts {
 
 impl Training {
     /// Begins a run, with a first validation unless it is plain.
-    pub fn new(parts: Parts) -> Result<Self> {
-        let Parts { model, student, learnable, start, training, validation, recipe } = parts;
+    pub fn new(parts: TrainingParts) -> Result<Self> {
+        let TrainingParts { model, student, learnable, start, training, validation, recipe } = parts;
         let moments = fresh(&*learnable);
         let curvature = recipe.is_second_order().then(|| Curvature::new(start.len()));
         let mut run = Self {
@@ -111,7 +111,7 @@ impl Training {
             training,
             validation,
             recipe,
-            numbers: start,
+            params: start,
             moments,
             moved: None,
             curvature,
@@ -124,10 +124,10 @@ impl Training {
             run.moved = Some(Moved { training, validation, step });
         }
         if run.recipe.validate_every.is_some() {
-            let loss = run.validation_loss(&*run.learnable, &run.numbers)?;
+            let loss = run.validation_loss(&*run.learnable, &run.params)?;
             // Nothing can be judged against a start without a loss.
             finite("the validation loss of the start", 0, &[loss])?;
-            run.guard = Some(Guard::new(&run.numbers, loss));
+            run.guard = Some(Guard::new(&run.params, loss));
         }
         Ok(run)
     }
@@ -153,32 +153,32 @@ impl Training {
         self.iteration >= self.recipe.iterations() || flat
     }
 
-    /// What training has found: the best numbers, or the last ones of a plain run.
+    /// What training has found: the best parameters, or the last ones of a plain run.
     pub fn result(&self) -> &[f64] {
-        self.guard.as_ref().map_or(&self.numbers, |guard| &guard.best)
+        self.guard.as_ref().map_or(&self.params, |guard| &guard.best)
     }
 
     /// Mean validation loss of any solver on the student's frame.
-    pub fn validation_loss(&self, learnable: &dyn Learnable, numbers: &[f64]) -> Result<f64> {
-        self.validation_loss_on(&self.student.frame, learnable, numbers)
+    pub fn validation_loss(&self, learnable: &dyn Learnable, params: &[f64]) -> Result<f64> {
+        self.validation_loss_on(&self.student.frame, learnable, params)
     }
 
     /// Mean validation loss of any solver on any frame.
-    pub fn validation_loss_on(&self, frame: &Frame, learnable: &dyn Learnable, numbers: &[f64]) -> Result<f64> {
+    pub fn validation_loss_on(&self, frame: &Frame, learnable: &dyn Learnable, params: &[f64]) -> Result<f64> {
         let student = Student { frame: frame.clone(), ..self.student.clone() };
         let all = 0..self.recipe.validation_pairs;
         if let Some(joint) = student.loss.joint() {
-            return Ok(self.around(joint, &student, (learnable, numbers), &self.validation, all)?.value);
+            return Ok(self.around(joint, &student, (learnable, params), &self.validation, all)?.value);
         }
         let losses =
             self.losses(&self.validation, all, self.moved.as_ref().map(|m| &m.validation), |model, noise, y, _| {
-                student.losses(model, (learnable, numbers), noise, y)
+                student.losses(model, (learnable, params), noise, y)
             })?;
         Ok(losses.iter().sum::<f64>() / losses.len() as f64)
     }
 
     /// Something of every sample of some pairs, whose noise is `noise` or their own.
-    fn losses<T: Send + Clone + Parcel>(
+    fn losses<T: Send + Clone + Wire>(
         &self,
         targets: &Targets,
         pairs: Range<usize>,
@@ -199,7 +199,7 @@ impl Training {
             targets.prepare(pairs.clone())?;
         }
         let share = |mine| Ok(in_parts(&*self.model, mine, self.recipe.micro_batch, part)?.concat());
-        Ok(self.comm().spread(pairs, unit(&*self.model, self.recipe.micro_batch), share)?.concat())
+        Ok(self.comm().scatter_gather(pairs, unit(&*self.model, self.recipe.micro_batch), share)?.concat())
     }
 
     /// One iteration. Of one that is cancelled before it has moved a number nothing remains.
@@ -249,10 +249,10 @@ impl Training {
 
     /// One iteration, with an update for every solver step.
     fn advance_by_steps(&mut self, index: usize, stepwise: Stepwise) -> Result<Iteration> {
-        let before = (self.numbers.clone(), self.moments.clone());
+        let before = (self.params.clone(), self.moments.clone());
         let walked = self.walk(index, stepwise);
         if let Err(Error::Cancelled) = walked {
-            (self.numbers, self.moments) = before;
+            (self.params, self.moments) = before;
             return Err(Error::Cancelled);
         }
         self.iteration += 1;
@@ -264,7 +264,7 @@ impl Training {
             Err(Error::Diverged { .. } | Error::BadValue { .. } | Error::TrainingLost { .. })
                 if self.guard.is_some() =>
             {
-                (self.numbers, self.moments) = before;
+                (self.params, self.moments) = before;
                 Ok(self.lost(index))
             }
             Err(error) => Err(error),
@@ -286,9 +286,9 @@ impl Training {
         let (mut steps, mut norm, mut gradient) = (Vec::new(), 0.0, Vec::new());
         let rate = self.rate(index);
         for step in 0..student.frame.grid.steps() {
-            let stride = Stride { student: &student, learnable: &*learnable, numbers: &self.numbers, stepwise, step };
+            let stride = Stride { student: &student, learnable: &*learnable, params: &self.params, stepwise, step };
             let mut batch = Gradient::default();
-            let gathered = comm.all(|| {
+            let gathered = comm.all_gather(|| {
                 let mut own = Gradient::default();
                 each(&*model, &mut walks, |walk| walk.step(&stride))?.into_iter().for_each(|g| own.append(g));
                 Ok(own)
@@ -298,9 +298,9 @@ impl Training {
             if !batch.gradients.is_empty() {
                 gradient = tame(&batch);
                 norm = self.update(index, &gradient, batch.loss());
-                finite("the numbers", index, &self.numbers)?;
+                finite("the numbers", index, &self.params)?;
             }
-            steps.push((batch.loss(), self.numbers.clone()));
+            steps.push((batch.loss(), self.params.clone()));
         }
         let loss = steps.last().map_or(f64::NAN, |(loss, _)| *loss);
         Ok(Iteration { index, loss, rate, gradient, norm, validation: None, steps })
@@ -316,7 +316,7 @@ impl Training {
         self.guard.as_ref().map_or(1.0, |g| g.rate_scale)
     }
 
-    /// Moves the numbers against the gradient, group by group; returns the gradient's largest norm in a group.
+    /// Moves the parameters against the gradient, group by group; returns the gradient's largest norm in a group.
     fn update(&mut self, index: usize, gradient: &[f64], loss: f64) -> f64 {
         let scale = self.rate_scale();
         let blocks = self.learnable.blocks();
@@ -327,7 +327,7 @@ impl Training {
             let mut clipped: Vec<f64> = places.iter().map(|p| gradient[*p]).collect();
             if let (Optimiser::Newton, Some(curvature)) = (group.optimiser, &self.curvature) {
                 let step = curvature.step(&places, &clipped, (loss, self.recipe.pairs));
-                places.iter().zip(step).for_each(|(place, step)| self.numbers[*place] -= rate * step);
+                places.iter().zip(step).for_each(|(place, step)| self.params[*place] -= rate * step);
                 largest = largest.max(dot(&clipped, &clipped).sqrt());
                 continue;
             }
@@ -337,7 +337,7 @@ impl Training {
                 let len = block.len();
                 if group.blocks.contains(&block.name) {
                     let (own, others) = rest.split_at(len);
-                    moments.update(group.optimiser, &mut self.numbers[first..first + len], own, rate, group.decay);
+                    moments.update(group.optimiser, &mut self.params[first..first + len], own, rate, group.decay);
                     rest = others;
                 }
                 first += len;
@@ -381,7 +381,7 @@ impl Training {
         pairs: Range<usize>,
         noise: Option<&Tensor>,
     ) -> Result<Gradient> {
-        let solver = (&*self.learnable, &self.numbers[..]);
+        let solver = (&*self.learnable, &self.params[..]);
         if let Some(joint) = student.loss.joint() {
             let all = pairs.start..pairs.start + self.recipe.together();
             let around = self.around(joint, student, solver, targets, all)?;
@@ -436,20 +436,20 @@ impl Training {
     ) -> Result<usize> {
         let trial = relax::trial(now, &targets.pairs().latents(pairs.clone())?, batch, how);
         let after = self.losses(targets, pairs, Some(&trial), |model, noise, y, _| {
-            self.student.losses(model, (&*self.learnable, &self.numbers), noise, y)
+            self.student.losses(model, (&*self.learnable, &self.params), noise, y)
         })?;
         Ok(relax::keep(now, &trial, &batch.losses, &after))
     }
 
-    /// The numbers were lost in this iteration: back to the best. It counts as a validation that failed.
+    /// The parameters were lost in this iteration: back to the best. It counts as a validation that failed.
     fn lost(&mut self, index: usize) -> Iteration {
         let rate = self.rate(index);
         if let Some(guard) = &mut self.guard {
-            guard.judge(&self.numbers, f64::INFINITY);
+            guard.judge(&self.params, f64::INFINITY);
         }
         self.roll_back();
         let validation = Some(Validation { loss: f64::INFINITY, event: Event::RolledBack });
-        let gradient = vec![f64::NAN; self.numbers.len()];
+        let gradient = vec![f64::NAN; self.params.len()];
         Iteration { index, loss: f64::NAN, rate, gradient, norm: f64::NAN, validation, steps: Vec::new() }
     }
 
@@ -458,12 +458,12 @@ impl Training {
         if !self.iteration.is_multiple_of(every) && self.iteration < self.recipe.iterations() {
             return Ok(None);
         }
-        let loss = match self.validation_loss(&*self.learnable, &self.numbers) {
+        let loss = match self.validation_loss(&*self.learnable, &self.params) {
             Err(Error::Diverged { .. } | Error::BadValue { .. }) => f64::INFINITY,
             other => other?,
         };
         let Some(guard) = &mut self.guard else { return Ok(None) };
-        let event = match guard.judge(&self.numbers, loss) {
+        let event = match guard.judge(&self.params, loss) {
             Judgement::Best => Event::Best,
             Judgement::Fine => Event::None,
             Judgement::RollBack => {
@@ -477,9 +477,9 @@ impl Training {
     fn roll_back(&mut self) {
         if let Some(guard) = &mut self.guard {
             guard.roll_back();
-            self.numbers.clone_from(&guard.best);
+            self.params.clone_from(&guard.best);
             self.moments = fresh(&*self.learnable);
-            self.curvature = self.curvature.as_ref().map(|_| Curvature::new(self.numbers.len()));
+            self.curvature = self.curvature.as_ref().map(|_| Curvature::new(self.params.len()));
         }
     }
 }

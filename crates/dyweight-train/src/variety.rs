@@ -5,9 +5,9 @@
 //! how many of the teacher's look like the student's (recall). A share that has fallen by more than twice the standard error of the difference is lost, and then the start
 //! is the result. Both students have the same noise, so what they share drops out of that error.
 
-use crate::course::Prepared;
 use crate::joint::Joint;
 use crate::targets::{in_parts, unit};
+use crate::trainer::Trainer;
 use crate::training::Training;
 use dyweight_core::error::Result;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ impl Variety {
     }
 }
 
-impl Prepared {
+impl Trainer {
     /// Samples of each by which variety is told, where the loss is of all samples at once and somebody validates.
     pub fn variety_samples(&self) -> Option<usize> {
         let recipe = &self.plan.recipe;
@@ -79,33 +79,33 @@ impl Prepared {
             return Ok(None);
         }
         let (teacher, own) = (self.features_of_the_teacher(joint, 0..samples)?, self.targets("variety")?);
-        let of = |numbers: &[f64]| run.features(joint, student, (run.learnable(), numbers), &own, 0..samples);
+        let of = |params: &[f64]| run.features(joint, student, (run.learnable(), params), &own, 0..samples);
         joint.variety(&teacher, &of(&self.plan.start)?, &of(run.result())?).map(Some)
     }
 
     fn features_of_the_teacher(&self, joint: &Arc<dyn Joint>, pairs: Range<usize>) -> Result<Vec<f64>> {
         let (model, batch, targets) =
-            (&*self.course().model, self.plan.recipe.micro_batch, self.targets("variety of the teacher")?);
+            (&*self.config().model, self.plan.recipe.micro_batch, self.targets("variety of the teacher")?);
         targets.prepare(pairs.clone())?;
         let part = |range: Range<usize>| {
             let states = targets.of(range)?;
             Ok(joint.map().features(&states[states.len() - 1])?.data().to_vec())
         };
         let share = |mine| Ok(in_parts(model, mine, batch, part)?.concat());
-        Ok(targets.comm().spread(pairs, unit(model, batch), share)?.concat())
+        Ok(targets.comm().scatter_gather(pairs, unit(model, batch), share)?.concat())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Course, Linearised, Loss, TrainSpec};
+    use crate::{Linearised, Loss, TrainConfig, TrainSpec};
     use dyweight_core::error::Error;
     use dyweight_core::features::{FeatureMap, FeaturePullback};
     use dyweight_core::mixture::Mixture;
     use dyweight_core::tensor::Tensor;
-    use dyweight_methods::solver_file::ModelIdentity;
-    use dyweight_methods::spec::Budget;
+    use dyweight_solvers::solver_file::ModelIdentity;
+    use dyweight_solvers::spec::Budget;
     use std::ops::ControlFlow;
     use std::sync::Mutex;
 
@@ -169,22 +169,22 @@ mod tests {
         }
     }
 
-    fn trained(recall: f64, plain: bool) -> (crate::Trained, Vec<f64>, Arc<Pulled>) {
+    fn trained(recall: f64, plain: bool) -> (crate::TrainOutcome, Vec<f64>, Arc<Pulled>) {
         let joint = Arc::new(Pulled { map: Arc::new(Plain), recall, seen: Mutex::default() });
         let mut spec = TrainSpec { iters: Some(4), batch: Some(4), teacher_nfe: Some(8), ..TrainSpec::default() };
         (spec.validation, spec.validate_every, spec.joint.moments) = (Some(32), Some(2), Some(20));
         (spec.plain, spec.lr) = (plain.then_some(true), Some(1e-3));
         let loss = Loss::Joint(joint.clone());
         let (model, identity) = (Arc::new(Mixture::spiral()), ModelIdentity::default());
-        let prepared = Course::new(model, identity, Budget::Nfe(3), spec, loss).prepare().unwrap();
-        let run = prepared.run(&prepared.pairing().unwrap(), &mut |_, _| ControlFlow::<Error>::Continue(())).unwrap();
-        (run, prepared.plan.start.clone(), joint)
+        let trainer = TrainConfig::new(model, identity, Budget::Nfe(3), spec, loss).prepare().unwrap();
+        let run = trainer.run(&trainer.dataset().unwrap(), &mut |_, _| ControlFlow::<Error>::Continue(())).unwrap();
+        (run, trainer.plan.start.clone(), joint)
     }
 
     #[test]
     fn a_lost_variety_leaves_the_start() {
         let (kept, start, joint) = trained(0.481, false);
-        assert!(kept.numbers == kept.run.result() && kept.numbers != start);
+        assert!(kept.params == kept.run.result() && kept.params != start);
         assert_eq!(kept.file.training["variety"]["kept"], "result");
         assert_eq!(kept.variety.unwrap().samples, FEWEST);
         // Teacher and students on noise of their own, both students on the same.
@@ -195,7 +195,7 @@ mod tests {
         assert!(moved > 0.0 && moved < 0.1 * other, "{moved} {other}");
 
         let (lost, start, _) = trained(0.479, false);
-        assert!(lost.numbers == start && lost.run.result() != start);
+        assert!(lost.params == start && lost.run.result() != start);
         assert_eq!(lost.file.training["variety"]["kept"], "start");
         let built = lost.run.learnable().export(&start, &lost.file.frame().unwrap()).unwrap();
         assert_eq!(lost.file.body, built.body);

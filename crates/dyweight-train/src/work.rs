@@ -1,10 +1,10 @@
 //! How much work a run is, before it is done.
 
-use crate::course::Prepared;
 use crate::targets::CHUNK;
+use crate::trainer::Trainer;
 use dyweight_core::error::Result;
 use dyweight_core::sample::{Plan, count_calls};
-use dyweight_core::trail::Memory;
+use dyweight_core::tape::Memory;
 use std::collections::BTreeMap;
 
 /// Network calls, each for one sample.
@@ -36,16 +36,16 @@ impl std::ops::Add for Work {
 }
 
 /// Calls that teachers have made, by the name under which their results are kept.
-pub type Taught = BTreeMap<String, usize>;
+pub type TeacherCalls = BTreeMap<String, usize>;
 
-impl Prepared {
+impl Trainer {
     /// Network calls of the whole run, unless it ends early: teacher, student and validations.
     pub fn work(&self) -> Result<Work> {
-        self.work_after(&mut Taught::new())
+        self.work_after(&mut TeacherCalls::new())
     }
 
     /// The same for a run that finds what others' teachers have made, and adds its own.
-    pub fn work_after(&self, taught: &mut Taught) -> Result<Work> {
+    pub fn work_after(&self, made: &mut TeacherCalls) -> Result<Work> {
         let (recipe, nfe) = (&self.plan.recipe, self.plan.student.frame.nfe);
         let pairs = recipe.iterations() * recipe.pairs;
         // One validation before the first iteration, and one of iPNDM.
@@ -59,7 +59,7 @@ impl Prepared {
         let paired = if recipe.moments.is_some() { 0 } else { whole(recipe.pairs_needed()) };
         let mut teaching = self.calls_of_the_teacher()? * (paired + whole(validating) + whole(varied));
         if let Some(name) = self.teachers_name()? {
-            let made = taught.entry(name).or_default();
+            let made = made.entry(name).or_default();
             (*made, teaching) = ((*made).max(teaching), teaching.saturating_sub(*made));
         }
         let searching = self.calls_of_the_teacher()? * self.plan.learnable.searched(self.plan.student.frame.afs);
@@ -71,9 +71,9 @@ impl Prepared {
     }
 
     fn calls_of_the_teacher(&self) -> Result<usize> {
-        let (course, model) = (self.course(), &*self.course().model);
-        let teacher = course.spec.teacher(model, &self.plan)?;
+        let (config, model) = (self.config(), &*self.config().model);
+        let teacher = config.spec.teacher(model, &self.plan)?;
         let plan = Plan::new(&*teacher.solver, &teacher.grid).denoise_to_zero(teacher.denoise_to_zero);
-        Ok(course.spec.calls(model)? * count_calls(&plan, model.prediction())?)
+        Ok(config.spec.calls(model)? * count_calls(&plan, model.prediction())?)
     }
 }

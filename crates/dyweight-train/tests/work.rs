@@ -3,10 +3,10 @@
 use dyweight_core::denoiser::{ClosureModel, Levels, Model, Prediction};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::{Error, Tensor};
-use dyweight_methods::solver_file::ModelIdentity;
-use dyweight_methods::spec::Budget;
+use dyweight_solvers::solver_file::ModelIdentity;
+use dyweight_solvers::spec::Budget;
 use dyweight_train::methods::gits::GitsOptions;
-use dyweight_train::{Course, Optimiser, Prepared, TrainSpec, Work};
+use dyweight_train::{Optimiser, TrainConfig, TrainSpec, Trainer, Work};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -47,9 +47,9 @@ fn counted() -> (Arc<dyn Model>, Made) {
     (Arc::new(model), made)
 }
 
-fn prepared(model: &Arc<dyn Model>, spec: TrainSpec) -> Prepared {
+fn trainer(model: &Arc<dyn Model>, spec: TrainSpec) -> Trainer {
     let loss = spec.loss(|_| Err(Error::Cancelled)).unwrap();
-    Course::new(model.clone(), ModelIdentity::default(), Budget::Nfe(5), spec, loss).prepare().unwrap()
+    TrainConfig::new(model.clone(), ModelIdentity::default(), Budget::Nfe(5), spec, loss).prepare().unwrap()
 }
 
 /// A few pairs of any method.
@@ -60,10 +60,10 @@ fn short(method: &str) -> TrainSpec {
 
 fn compare(spec: TrainSpec) -> (Work, Work) {
     let (model, made) = counted();
-    let prepared = prepared(&model, spec);
-    let said = prepared.work().unwrap();
+    let trainer = trainer(&model, spec);
+    let said = trainer.work().unwrap();
     let before = made.work();
-    prepared.run(&prepared.pairing().unwrap(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+    trainer.run(&trainer.dataset().unwrap(), &mut |_, _| ControlFlow::Continue(())).unwrap();
     let after = made.work();
     let done = Work { calls: after.calls - before.calls, gradients: after.gradients - before.gradients };
     (said, done)
@@ -82,7 +82,7 @@ fn calls_that_are_foreseen_are_made() {
     for method in ["dss", "epd-plugin"] {
         let (said, done) = compare(short(method));
         let ratio = said.in_calls() / done.in_calls();
-        assert!((0.95..1.05).contains(&ratio), "{method}: {said:?} foreseen, {done:?} made");
+        assert!((0.95..1.05).contains(&ratio), "{method}: {said:?} forecast, {done:?} made");
     }
 }
 
@@ -97,5 +97,5 @@ fn a_search_is_foreseen_too() {
     let (said, done) = gits(false);
     assert_eq!(said, done);
     let (said, done) = gits(true);
-    assert!(said.calls > gits(false).0.calls && said.calls <= done.calls, "{said:?} foreseen, {done:?} made");
+    assert!(said.calls > gits(false).0.calls && said.calls <= done.calls, "{said:?} forecast, {done:?} made");
 }

@@ -9,7 +9,7 @@ use build::{Member, Pickle, archive, coefficients, float_bytes, network, npy, np
 use dyweight::files::image::Image;
 use dyweight::files::{Fingerprint, Presets, StoredTensor, TensorFile};
 use dyweight::models::edm::{Blueprint, Config};
-use dyweight::solver_file::Body;
+use dyweight::solver_file::MethodParams;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -245,7 +245,7 @@ fn solvers() -> Vec<Vec<u8>> {
         if file.steps > 5 {
             continue;
         }
-        if let Body::DyWeight(learned) = &mut file.body {
+        if let MethodParams::DyWeight(learned) = &mut file.body {
             for (i, row) in learned.weights.iter_mut().enumerate() {
                 let count = row.len();
                 row.iter_mut().for_each(|w| *w = (1.0 + i as f64 / 16.0) / count as f64);

@@ -26,7 +26,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`sample`](mod@sample), [`solver`], [`schedule`], [`denoiser`], [`trail`] … | the method: `dyweight-core` |
+//! | [`sample`](mod@sample), [`solver`], [`schedule`], [`denoiser`], [`tape`] … | the method: `dyweight-core` |
 //! | [`methods`], [`spec`], [`solver_file`] | solvers by name, learned ones by their numbers, and the file that keeps any of them |
 //! | [`models`] | pretrained networks by name or file |
 //! | [`train`] | learning a solver, alone or in many processes; opening learned ones |
@@ -36,20 +36,20 @@
 #![forbid(unsafe_code)]
 
 pub use dyweight_core::{
-    Error, Result, Tensor, coeff, denoiser, error, features, mixture, noise, sample, schedule, tensor, trail,
+    Error, Result, Tensor, coeff, denoiser, error, features, mixture, noise, sample, schedule, tape, tensor,
 };
 pub use dyweight_files as files;
-pub use dyweight_methods as methods;
-pub use dyweight_methods::{learned, solver_file, spec};
 pub use dyweight_models as models;
 pub use dyweight_numeric as numeric;
+pub use dyweight_solvers as solvers;
+pub use dyweight_solvers::{learned, solver_file, spec};
 pub use dyweight_study as study;
 pub use dyweight_train as train;
 
 /// ODE solvers, and what learned ones are made of.
 pub mod solver {
     pub use dyweight_core::solver::*;
-    pub use dyweight_methods::{Base, Weights, span};
+    pub use dyweight_solvers::{Base, Weights, span};
 }
 
 /// The README's example is a test.

@@ -3,7 +3,7 @@
 use crate::args::{
     ModelArgs, ReferenceArgs, ScheduleArgs, ScorerArgs, check_batch, class_of, counts_once, opened, unknown,
 };
-use crate::contest::{self, OutputArgs, TrainSeedsArgs};
+use crate::benchmark::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
@@ -11,8 +11,8 @@ use dyweight::models::ModelSpec;
 use dyweight::noise::Rng;
 use dyweight::spec::budget::check_steps;
 use dyweight::spec::{ScheduleSpec, Seeds, SolverSpec};
+use dyweight::study::benchmark::{Experiment, Judging, Subject, View};
 use dyweight::study::compare::{Field, page};
-use dyweight::study::contest::{Experiment, Judging, Subject, View};
 use dyweight::train::comm::Comm;
 use dyweight::train::{ClassName, Prompts, TrainSpec};
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     inputs.extend(args.prompts.iter().map(|file| ("--prompts", file.as_path())));
     let out = args.output.directory_apart_from("comparison", &inputs)?;
     let seeds = Seeds::parse(&args.seeds)?;
-    contest::check_count(&seeds)?;
+    benchmark::check_count(&seeds)?;
     let rng = match args.rng.as_str() {
         "native" => Rng::Native,
         "torch" => Rng::Torch,
@@ -145,8 +145,8 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     judging.check(&subject)?;
     let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };
     let experiment = if train_seeds.is_empty() { experiment } else { experiment.with_train_seeds(&train_seeds) };
-    let Some(results) = contest::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
+    let Some(results) = benchmark::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
-    let page = page(&view, contest::repeat(&args.output))?;
-    contest::report(&view, &page, &[], &out, &args.output)
+    let page = page(&view, benchmark::repeat(&args.output))?;
+    benchmark::report(&view, &page, &[], &out, &args.output)
 }

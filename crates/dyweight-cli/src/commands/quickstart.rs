@@ -1,12 +1,12 @@
 //! `dyweight quickstart`.
 
-use crate::contest::{self, OutputArgs, TrainSeedsArgs};
+use crate::benchmark::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
 use dyweight::error::shown;
 use dyweight::models::ModelSpec;
-use dyweight::study::contest::View;
+use dyweight::study::benchmark::View;
 use dyweight::study::paper::{QUICKSTART, StudySetup};
 use dyweight::train::comm::Comm;
 use std::sync::Arc;
@@ -35,9 +35,9 @@ pub fn run(args: &QuickstartArgs, comm: &Arc<dyn Comm>) -> Result<()> {
             setup.seeds.len()
         ));
     }
-    let Some(results) = contest::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
+    let Some(results) = benchmark::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
-    contest::report_study(&QUICKSTART, &view, &out, &args.output)?;
+    benchmark::report_study(&QUICKSTART, &view, &out, &args.output)?;
     if !args.output.json {
         ui::say(&format!("{}; open the report in a browser", ui::duration(started.elapsed().as_secs_f64())));
         let weights = out.join("solvers").join("dyweight-nfe5.json");

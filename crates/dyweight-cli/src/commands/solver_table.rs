@@ -33,7 +33,7 @@ pub fn print(file: &SolverFile) {
 
 /// Network calls, and how many of them one after the other where that is less.
 fn calls(file: &SolverFile) -> String {
-    let rounds = file.rounds.map_or(String::new(), |r| format!(" in {r} rounds"));
+    let rounds = file.sequential_calls.map_or(String::new(), |r| format!(" in {r} rounds"));
     format!("{} calls{rounds}", file.nfe)
 }
 
@@ -69,8 +69,8 @@ fn level(file: &SolverFile, i: usize) -> String {
 /// The numbers of every block that is short enough to be read.
 fn blocks(file: &SolverFile) -> Vec<String> {
     let learned = file.body.learned();
-    let numbers = learned.numbers();
-    let (mut rest, mut lines) = (&numbers[..], Vec::new());
+    let params = learned.params();
+    let (mut rest, mut lines) = (&params[..], Vec::new());
     for block in learned.blocks() {
         let (own, others) = rest.split_at(block.len());
         rest = others;

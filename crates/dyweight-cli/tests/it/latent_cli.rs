@@ -426,13 +426,13 @@ fn an_image_that_is_no_number_is_a_failure() {
         format!("sample --model {TINY} --prompt cat --latents latents --solver euler --nfe 1 --out o --latent-out l");
     let ended = place.run(&run);
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("decoding lost the numbers: the image of seed 0"), "{ended:?}");
+    assert!(ended.stderr.contains("decoding diverged: the image of seed 0"), "{ended:?}");
     assert!(place.path("l").exists() && !place.path("o/000000/000000.png").exists());
 }
 
 #[test]
 fn a_comparison_trains_for_the_prompts_it_judges_on() {
-    let place = Place::new("latent-lessons");
+    let place = Place::new("latent-records");
     place.write("prompts.txt", "cat\nthe dog\n");
     let compare = format!(
         "compare --model {TINY} --height 16 --width 16 --prompts prompts.txt --solvers euler --nfe 4 --teacher-nfe 6"

@@ -3,8 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod benchmark;
 mod cli;
-mod contest;
 mod edm_cli;
 mod first_hour;
 mod latent_cli;

@@ -251,8 +251,8 @@ fn a_second_stage_keeps_variety_or_its_start() {
     // The same bits on other threads.
     place.works(&train("--lr 0.002 --out b.json").replace("--threads 1", "--threads 2"));
     assert!(results(&place, "a") == results(&place, "b"));
-    let foreseen = place.works(&train("--out c.json --dry-run --json")).stdout;
-    assert!(foreseen.contains("calls"), "{foreseen}");
+    let forecast = place.works(&train("--out c.json --dry-run --json")).stdout;
+    assert!(forecast.contains("calls"), "{forecast}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub enum Context {
     /// Nothing: the model's unconditional answer.
     #[default]
-    Nothing,
+    Unconditional,
     /// A class.
     Class(usize),
     /// A text, as the model's text encoders see it.
@@ -99,11 +99,11 @@ pub trait Model: Send + Sync {
 
     /// True if the strength of guidance is an input of the network, not a second prediction.
     fn takes_guidance(&self) -> bool {
-        self.usual_guidance().is_some()
+        self.default_guidance().is_some()
     }
 
     /// The strength of guidance such a network is told where nothing is said.
-    fn usual_guidance(&self) -> Option<f64> {
+    fn default_guidance(&self) -> Option<f64> {
         None
     }
 
@@ -198,7 +198,7 @@ impl Condition {
                 bad(g, "guidance needs a class or a prompt to guide to")
             }
             // Nobody would hear of what is led away from.
-            guidance if (guidance.is_none() || is_input) && self.negative != Context::Nothing => {
+            guidance if (guidance.is_none() || is_input) && self.negative != Context::Unconditional => {
                 let (problem, hint) = match is_input {
                     true => ("the guidance of this model leads away from nothing", "leave --negative out"),
                     false => ("without guidance nothing is led away from", "give --guidance, or leave --negative out"),
@@ -218,7 +218,7 @@ impl Condition {
     pub fn class_of_each(&self, classes: usize) -> Result<Vec<Option<usize>>> {
         let bad = |name, value: String, expected: String| Err(Error::BadValue { name, value, expected });
         let class = |context: &Context| match context {
-            Context::Nothing => Ok(None),
+            Context::Unconditional => Ok(None),
             Context::Class(_) if classes == 0 => bad("class", "given".into(), "this model has no classes".into()),
             Context::Class(class) if *class >= classes => {
                 bad("class", class.to_string(), format!("this model has classes 0 to {}", classes - 1))

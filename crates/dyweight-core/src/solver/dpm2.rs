@@ -12,7 +12,7 @@ use super::{Run, Solver};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::{Error, Result, number};
-use crate::trail::{Query, Sample, Trail};
+use crate::tape::{Query, Tape, Var};
 
 /// DPM-Solver-2 with its intermediate point at fraction r.
 pub struct Dpm2 {
@@ -46,20 +46,20 @@ impl Solver for Dpm2 {
 }
 
 impl Run for Dpm2Run<'_> {
-    fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample> {
+    fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
         let (a, b, r) = (&self.times[i], &self.times[i + 1], self.r);
-        let middle = match trail.prediction() {
+        let middle = match tape.prediction() {
             Prediction::Denoised => (a.ln() * (1.0 - r) + b.ln() * r).exp(),
             Prediction::Velocity => a + (b - a) * r,
         };
-        let slope = trail.slope(&x, &Query::at(a))?;
+        let slope = tape.slope(&x, &Query::at(a))?;
         if middle.value() == 0.0 {
-            return trail.combine(&[(1.0.into(), &x), (b - a, &slope)]);
+            return tape.combine(&[(1.0.into(), &x), (b - a, &slope)]);
         }
-        let inner = trail.combine(&[(1.0.into(), &x), (&middle - a, &slope)])?;
-        let inner_slope = trail.slope(&inner, &Query::at(&middle))?;
+        let inner = tape.combine(&[(1.0.into(), &x), (&middle - a, &slope)])?;
+        let inner_slope = tape.slope(&inner, &Query::at(&middle))?;
         let length = b - a;
         let weight = 1.0 / (2.0 * r);
-        trail.combine(&[(1.0.into(), &x), (&length * weight, &inner_slope), (&length * (1.0 - weight), &slope)])
+        tape.combine(&[(1.0.into(), &x), (&length * weight, &inner_slope), (&length * (1.0 - weight), &slope)])
     }
 }

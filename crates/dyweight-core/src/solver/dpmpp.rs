@@ -21,7 +21,7 @@ use super::{Run, Solver, check_order};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::Result;
-use crate::trail::{Sample, Trail};
+use crate::tape::{Tape, Var};
 
 /// DPM-Solver++ of order 1 to 3.
 pub struct DpmPp {
@@ -61,25 +61,25 @@ impl DpmPp {
     /// A step of an order from the newest evaluation to `b`; `scale` multiplies all of it but what is kept of x.
     pub fn advance(
         &self,
-        trail: &mut Trail<'_>,
-        x: &Sample,
+        tape: &mut Tape<'_>,
+        x: &Var,
         history: &[Evaluated],
         (b, order): (&Coeff, usize),
         scale: Option<&Coeff>,
-    ) -> Result<Sample> {
-        let interval = Interval::new(self.form, trail.prediction(), &history[0], b);
+    ) -> Result<Var> {
+        let interval = Interval::new(self.form, tape.prediction(), &history[0], b);
         let (Some(interval), true) = (interval, order > 1) else {
-            return self.form.first_order(trail, x, &history[0], (b, scale));
+            return self.form.first_order(tape, x, &history[0], (b, scale));
         };
         let back = distances(&history[..order.min(history.len())], &interval.h);
         if back.is_empty() {
-            return self.form.first_order(trail, x, &history[0], (b, scale));
+            return self.form.first_order(tape, x, &history[0], (b, scale));
         }
         let outer = scale.map_or(interval.outer.clone(), |scale| &interval.outer * scale);
         let mut terms = vec![(interval.keep.clone(), x)];
         let weights = weights(self.form.predict, order.min(history.len()), &interval.h, &back);
         terms.extend(weights.into_iter().map(|w| -(&outer * w)).zip(history.iter().map(|m| &m.value)));
-        trail.combine(&terms)
+        tape.combine(&terms)
     }
 
     /// Shares of the data predictions in step i of a grid, newest first; they sum to one.
@@ -115,12 +115,12 @@ impl Solver for DpmPp {
 }
 
 impl Run for DpmPpRun<'_> {
-    fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample> {
+    fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
         let form = self.solver.form;
-        self.history.insert(0, form.evaluate(trail, &x, &self.times[i])?);
+        self.history.insert(0, form.evaluate(tape, &x, &self.times[i])?);
         self.history.truncate(DpmPp::HIGHEST);
         let order = self.solver.order_at(i, self.times.len() - 1);
-        self.solver.advance(trail, &x, &self.history, (&self.times[i + 1], order), None)
+        self.solver.advance(tape, &x, &self.history, (&self.times[i + 1], order), None)
     }
 }
 

@@ -17,7 +17,7 @@ use super::{Place, Run, Solver, Wider, WiderRun, adams_bashforth};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::{Error, Result};
-use crate::trail::{Query, Sample, Trail};
+use crate::tape::{Query, Tape, Var};
 
 /// The released code's guard of the division by T.
 const GUARD: f64 = 1e-8;
@@ -144,7 +144,7 @@ struct DyWeightRun<'s> {
     /// T.
     time: Coeff,
     /// Oldest first, as far as later steps need them.
-    slopes: Vec<Sample>,
+    slopes: Vec<Var>,
     kept: Vec<usize>,
     span: Box<dyn WiderRun + 's>,
 }
@@ -176,21 +176,21 @@ impl<'s> DyWeightRun<'s> {
 }
 
 impl Run for DyWeightRun<'_> {
-    fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample> {
+    fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
         let time = self.time.clone();
         let level = self.solver.scale(i).map_or_else(|| time.clone(), |s| s * &time).abs();
-        self.span.before(trail, i);
-        self.slopes.push(trail.slope(&x, &Query { time: time.clone(), level, guard: GUARD })?);
-        let row = &self.span.row(trail, &self.solver.rows[i], &self.times[i..])?;
+        self.span.before(tape, i);
+        self.slopes.push(tape.slope(&x, &Query { time: time.clone(), level, guard: GUARD })?);
+        let row = &self.span.row(tape, &self.solver.rows[i], &self.times[i..])?;
         let length = &self.times[i + 1] - &time;
         let mut terms = vec![(Coeff::from(1.0), &x)];
         let window = &self.slopes[self.slopes.len() - row.len()..];
         terms.extend(row.iter().map(|w| &length * w).zip(window));
         let (first, next, kept) = (&self.times[0], &self.times[i + 1], self.kept[i]);
         let place = Place { step: i, x: &x, window, time: &time, first, next, kept };
-        let wider = self.span.terms(trail, &place)?;
+        let wider = self.span.terms(tape, &place)?;
         terms.extend(wider.iter().map(|(c, v)| (&length * c, v)));
-        let next = trail.combine(&terms)?;
+        let next = tape.combine(&terms)?;
         self.slopes.drain(..self.slopes.len() - self.kept[i]);
         self.time = if self.solver.shift { time + length * Coeff::sum(row) } else { self.times[i + 1].clone() };
         Ok(next)
@@ -227,11 +227,11 @@ mod tests {
         let solver = DyWeight::fixed(&rows, &vec![]).unwrap();
         let times: Vec<Coeff> = (0..=6).map(|i| Coeff::from(7.0 - f64::from(i))).collect();
         let model = Mixture::spiral();
-        let mut trail = Trail::sampling(&model);
+        let mut tape = Tape::sampling(&model);
         let mut run = DyWeightRun::new(&solver, &times);
-        let mut x = trail.start(Tensor::zeros([1, 2, 1, 1]));
+        let mut x = tape.start(Tensor::zeros([1, 2, 1, 1]));
         let held = (0..6).map(|i| {
-            x = run.step(&mut trail, i, x.clone()).unwrap();
+            x = run.step(&mut tape, i, x.clone()).unwrap();
             run.slopes.len()
         });
         assert_eq!(held.collect::<Vec<_>>(), [1, 2, 0, 1, 0, 0]);

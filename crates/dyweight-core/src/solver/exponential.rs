@@ -15,7 +15,7 @@ use super::Carried;
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::{Error, Result};
-use crate::trail::{Query, Sample, Trail};
+use crate::tape::{Query, Tape, Var};
 
 /// Which prediction is extrapolated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -31,7 +31,7 @@ pub enum Predict {
 
 /// Whether the last steps have lower orders: each at most the number of steps that are left, itself included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(try_from = "Told", into = "Told")]
+#[serde(try_from = "LowerOrderFinalText", into = "LowerOrderFinalText")]
 pub enum LowerOrderFinal {
     /// As the method was published: DPM-Solver++ on fewer than 15 steps, UniPC always.
     #[default]
@@ -45,7 +45,7 @@ pub enum LowerOrderFinal {
 /// The setting as it is written: `"auto"`, `true` or `false`.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
-enum Told {
+enum LowerOrderFinalText {
     Switch(bool),
     Word(String),
 }
@@ -56,7 +56,7 @@ impl From<bool> for LowerOrderFinal {
     }
 }
 
-impl From<LowerOrderFinal> for Told {
+impl From<LowerOrderFinal> for LowerOrderFinalText {
     fn from(setting: LowerOrderFinal) -> Self {
         match setting {
             LowerOrderFinal::Auto => Self::Word("auto".into()),
@@ -66,12 +66,12 @@ impl From<LowerOrderFinal> for Told {
     }
 }
 
-impl TryFrom<Told> for LowerOrderFinal {
+impl TryFrom<LowerOrderFinalText> for LowerOrderFinal {
     type Error = Error;
-    fn try_from(told: Told) -> Result<Self> {
+    fn try_from(told: LowerOrderFinalText) -> Result<Self> {
         match told {
-            Told::Switch(on) => Ok(on.into()),
-            Told::Word(word) => word.parse(),
+            LowerOrderFinalText::Switch(on) => Ok(on.into()),
+            LowerOrderFinalText::Word(word) => word.parse(),
         }
     }
 }
@@ -120,32 +120,32 @@ pub struct Evaluated {
     /// λ there.
     pub lambda: Coeff,
     /// x₀ or n.
-    pub value: Sample,
+    pub value: Var,
     /// dx/dσ in the noise form, whose first-order steps are made from it; the data again in the data form.
-    slope: Sample,
+    slope: Var,
 }
 
 impl Form {
     /// One evaluation at a state.
-    pub fn evaluate(self, trail: &mut Trail<'_>, x: &Sample, time: &Coeff) -> Result<Evaluated> {
-        self.evaluate_at(trail, x, &Query::at(time))
+    pub fn evaluate(self, tape: &mut Tape<'_>, x: &Var, time: &Coeff) -> Result<Evaluated> {
+        self.evaluate_at(tape, x, &Query::at(time))
     }
 
     /// One evaluation at a state, the network told another time than the state's.
-    pub fn evaluate_at(self, trail: &mut Trail<'_>, x: &Sample, query: &Query) -> Result<Evaluated> {
+    pub fn evaluate_at(self, tape: &mut Tape<'_>, x: &Var, query: &Query) -> Result<Evaluated> {
         let time = &query.time;
-        let lambda = trail.prediction().log_snr(time);
+        let lambda = tape.prediction().log_snr(time);
         let (value, slope) = match self.predict {
             Predict::Data => {
-                let data = trail.denoised(x, query)?;
-                let data = if self.threshold { trail.threshold(&data) } else { data };
+                let data = tape.denoised(x, query)?;
+                let data = if self.threshold { tape.threshold(&data) } else { data };
                 (data.clone(), data)
             }
             Predict::Noise => {
-                let slope = trail.slope(x, query)?;
-                let noise = match trail.prediction() {
+                let slope = tape.slope(x, query)?;
+                let noise = match tape.prediction() {
                     Prediction::Denoised => slope.clone(),
-                    Prediction::Velocity => trail.combine(&[(1.0.into(), x), (1.0 - time, &slope)])?,
+                    Prediction::Velocity => tape.combine(&[(1.0.into(), x), (1.0 - time, &slope)])?,
                 };
                 (noise, slope)
             }
@@ -157,19 +157,19 @@ impl Form {
     /// kept of x.
     pub fn first_order(
         self,
-        trail: &mut Trail<'_>,
-        x: &Sample,
+        tape: &mut Tape<'_>,
+        x: &Var,
         newest: &Evaluated,
         (b, scale): (&Coeff, Option<&Coeff>),
-    ) -> Result<Sample> {
+    ) -> Result<Var> {
         let scaled = |c: Coeff| scale.map_or(c.clone(), |scale| c * scale);
         let a = &newest.time;
         match self.predict {
             Predict::Data => {
-                let (keep, weight) = newest.data_factors(trail.prediction(), b);
-                trail.combine(&[(keep, x), (scaled(weight), &newest.value)])
+                let (keep, weight) = newest.data_factors(tape.prediction(), b);
+                tape.combine(&[(keep, x), (scaled(weight), &newest.value)])
             }
-            Predict::Noise => trail.combine(&[(1.0.into(), x), (scaled(b - a), &newest.slope)]),
+            Predict::Noise => tape.combine(&[(1.0.into(), x), (scaled(b - a), &newest.slope)]),
         }
     }
 }
@@ -184,7 +184,7 @@ impl Evaluated {
     /// A history that was carried.
     pub fn from_carried(carried: Carried, prediction: Prediction) -> Vec<Self> {
         let pairs = carried.samples.chunks_exact(2).zip(carried.coeffs);
-        let entry = |(pair, time): (&[Sample], Coeff)| {
+        let entry = |(pair, time): (&[Var], Coeff)| {
             let lambda = prediction.log_snr(&time);
             Self { time, lambda, value: pair[0].clone(), slope: pair[1].clone() }
         };

@@ -11,7 +11,7 @@ use super::{Run, Solver};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::Result;
-use crate::trail::{Query, Sample, Trail};
+use crate::tape::{Query, Tape, Var};
 
 /// Heun's method.
 pub struct Heun;
@@ -31,16 +31,16 @@ impl Solver for Heun {
 }
 
 impl Run for HeunRun<'_> {
-    fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample> {
+    fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
         let (a, b) = (&self.times[i], &self.times[i + 1]);
         let length = b - a;
-        let slope = trail.slope(&x, &Query::at(a))?;
-        let predicted = trail.combine(&[(1.0.into(), &x), (length.clone(), &slope)])?;
-        if b.value() == 0.0 && trail.prediction() == Prediction::Denoised {
+        let slope = tape.slope(&x, &Query::at(a))?;
+        let predicted = tape.combine(&[(1.0.into(), &x), (length.clone(), &slope)])?;
+        if b.value() == 0.0 && tape.prediction() == Prediction::Denoised {
             return Ok(predicted);
         }
-        let corrected = trail.slope(&predicted, &Query::at(b))?;
+        let corrected = tape.slope(&predicted, &Query::at(b))?;
         let half = length / 2.0;
-        trail.combine(&[(1.0.into(), &x), (half.clone(), &slope), (half, &corrected)])
+        tape.combine(&[(1.0.into(), &x), (half.clone(), &slope), (half, &corrected)])
     }
 }

@@ -39,7 +39,7 @@ pub use wider::{Place, Wider, WiderRun};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::{Error, Result};
-use crate::trail::{Sample, Trail};
+use crate::tape::{Tape, Var};
 
 /// A method for the probability-flow ODE.
 pub trait Solver: Send + Sync {
@@ -70,7 +70,7 @@ pub trait Solver: Send + Sync {
 #[derive(Clone, Default)]
 pub struct Carried {
     /// Batches.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<Var>,
     /// Numbers that belong to them.
     pub coeffs: Vec<Coeff>,
 }
@@ -78,7 +78,7 @@ pub struct Carried {
 impl Carried {
     /// The same as constants: no derivative passes.
     pub fn detached(&self) -> Self {
-        let samples = self.samples.iter().map(Sample::detached).collect();
+        let samples = self.samples.iter().map(Var::detached).collect();
         Self { samples, coeffs: self.coeffs.iter().map(Coeff::detached).collect() }
     }
 }
@@ -86,7 +86,7 @@ impl Carried {
 /// One run of a solver: its memory.
 pub trait Run {
     /// Carries `x` over interval `i`, from `times[i]` to `times[i + 1]`.
-    fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample>;
+    fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var>;
 
     /// What it remembers; nothing, unless the method can be resumed.
     fn carried(&self) -> Carried {

@@ -3,7 +3,7 @@
 use super::Run;
 use crate::coeff::Coeff;
 use crate::error::Result;
-use crate::trail::{Query, Sample, Trail};
+use crate::tape::{Query, Tape, Var};
 
 /// One row per step; row i holds the coefficients of the newest slopes, newest first, step length included.
 pub struct StepTable<'t> {
@@ -35,17 +35,17 @@ struct StepTableRun<'t> {
     /// The most slopes this row or a later one uses.
     needed: Vec<usize>,
     /// Newest first.
-    slopes: Vec<Sample>,
+    slopes: Vec<Var>,
 }
 
 impl Run for StepTableRun<'_> {
-    fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample> {
-        self.slopes.insert(0, trail.slope(&x, &Query::at(&self.table.times[i]))?);
+    fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
+        self.slopes.insert(0, tape.slope(&x, &Query::at(&self.table.times[i]))?);
         let row = &self.table.rows[i];
         // Slopes no later row will use are let go.
         self.slopes.truncate(self.needed[i]);
         let mut terms = vec![(Coeff::from(1.0), &x)];
         terms.extend(row.iter().cloned().zip(&self.slopes));
-        trail.combine(&terms)
+        tape.combine(&terms)
     }
 }

@@ -27,7 +27,7 @@ use super::{Run, Solver, check_order};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::Result;
-use crate::trail::{Sample, Trail};
+use crate::tape::{Tape, Var};
 
 /// The function B(h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -108,30 +108,30 @@ impl Solver for UniPc {
 }
 
 impl Run for UniPcRun<'_> {
-    fn step(&mut self, trail: &mut Trail<'_>, i: usize, x: Sample) -> Result<Sample> {
+    fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
         let (form, steps) = (self.solver.form, self.times.len() - 1);
         if self.history.is_empty() {
-            self.history.push(form.evaluate(trail, &x, &self.times[0])?);
+            self.history.push(form.evaluate(tape, &x, &self.times[0])?);
         }
         let b = &self.times[i + 1];
         let (order, corrected) = self.solver.plan(i, steps);
-        let interval = Interval::new(form, trail.prediction(), &self.history[0], b);
+        let interval = Interval::new(form, tape.prediction(), &self.history[0], b);
         let Some(interval) = interval else {
-            let predicted = form.first_order(trail, &x, &self.history[0], (b, None))?;
+            let predicted = form.first_order(tape, &x, &self.history[0], (b, None))?;
             if corrected && self.has_limit(b) {
-                return self.corrected_from_pure_noise(trail, &x, &predicted, b);
+                return self.corrected_from_pure_noise(tape, &x, &predicted, b);
             }
-            self.look_ahead(trail, &predicted, i)?;
+            self.look_ahead(tape, &predicted, i)?;
             return Ok(predicted);
         };
         let step = Step::new(self.solver, &interval, &self.history[..order.min(self.history.len())]);
-        let predicted = step.apply(trail, &x, &step.predictor(), None)?;
+        let predicted = step.apply(tape, &x, &step.predictor(), None)?;
         if !corrected {
-            self.look_ahead(trail, &predicted, i)?;
+            self.look_ahead(tape, &predicted, i)?;
             return Ok(predicted);
         }
-        let ahead = form.evaluate(trail, &predicted, b)?;
-        let next = step.apply(trail, &x, &step.corrector(), Some(&ahead))?;
+        let ahead = form.evaluate(tape, &predicted, b)?;
+        let next = step.apply(tape, &x, &step.corrector(), Some(&ahead))?;
         self.remember(ahead);
         Ok(next)
     }
@@ -145,25 +145,19 @@ impl UniPcRun<'_> {
         finite && self.history[0].is_pure_noise() && b.value() > 0.0
     }
 
-    fn corrected_from_pure_noise(
-        &mut self,
-        trail: &mut Trail<'_>,
-        x: &Sample,
-        predicted: &Sample,
-        b: &Coeff,
-    ) -> Result<Sample> {
-        let ahead = self.solver.form.evaluate(trail, predicted, b)?;
-        let (keep, weight) = self.history[0].data_factors(trail.prediction(), b);
+    fn corrected_from_pure_noise(&mut self, tape: &mut Tape<'_>, x: &Var, predicted: &Var, b: &Coeff) -> Result<Var> {
+        let ahead = self.solver.form.evaluate(tape, predicted, b)?;
+        let (keep, weight) = self.history[0].data_factors(tape.prediction(), b);
         let half = weight * 0.5;
-        let next = trail.combine(&[(keep, x), (half.clone(), &self.history[0].value), (half, &ahead.value)])?;
+        let next = tape.combine(&[(keep, x), (half.clone(), &self.history[0].value), (half, &ahead.value)])?;
         self.remember(ahead);
         Ok(next)
     }
 
     /// The next interval's m₀; the last interval needs none.
-    fn look_ahead(&mut self, trail: &mut Trail<'_>, x: &Sample, i: usize) -> Result<()> {
+    fn look_ahead(&mut self, tape: &mut Tape<'_>, x: &Var, i: usize) -> Result<()> {
         if i + 2 < self.times.len() {
-            let ahead = self.solver.form.evaluate(trail, x, &self.times[i + 1])?;
+            let ahead = self.solver.form.evaluate(tape, x, &self.times[i + 1])?;
             self.remember(ahead);
         }
         Ok(())
@@ -228,7 +222,7 @@ impl<'r> Step<'r> {
     }
 
     /// keep·x − outer·(H₁m₀ + B Σ ρ_k D_k), the last D being the look-ahead's where there is one.
-    fn apply(&self, trail: &mut Trail<'_>, x: &Sample, rho: &[Coeff], ahead: Option<&Evaluated>) -> Result<Sample> {
+    fn apply(&self, tape: &mut Tape<'_>, x: &Var, rho: &[Coeff], ahead: Option<&Evaluated>) -> Result<Var> {
         let mut newest = self.h1.clone();
         let mut terms = vec![(self.interval.keep.clone(), x)];
         let others = self.history[1..].iter().take(self.back.len()).chain(ahead);
@@ -239,7 +233,7 @@ impl<'r> Step<'r> {
             terms.push((-(&self.interval.outer * weight), &other.value));
         }
         terms.push((-(&self.interval.outer * newest), &self.history[0].value));
-        trail.combine(&terms)
+        tape.combine(&terms)
     }
 }
 
@@ -302,26 +296,26 @@ mod tests {
     #[test]
     fn a_point_of_pure_noise_drops_out_of_the_history() {
         let (model, form) = (Mixture::spiral().as_flow(), Form::default());
-        let mut trail = Trail::sampling(&model);
-        let x = trail.start(noise());
-        let [newest, middle, oldest] = [0.6, 0.8, 1.0].map(|t: f64| form.evaluate(&mut trail, &x, &t.into()).unwrap());
-        let ahead = form.evaluate(&mut trail, &x, &0.3.into()).unwrap();
+        let mut tape = Tape::sampling(&model);
+        let x = tape.start(noise());
+        let [newest, middle, oldest] = [0.6, 0.8, 1.0].map(|t: f64| form.evaluate(&mut tape, &x, &t.into()).unwrap());
+        let ahead = form.evaluate(&mut tape, &x, &0.3.into()).unwrap();
         let mut history = [newest, middle, oldest];
         for variant in [Variant::Bh1, Variant::Bh2] {
             for order in [2, 3] {
                 let solver = UniPc::new(order, form).unwrap().variant(variant);
                 let [limit, near] = [f64::NEG_INFINITY, -1e12].map(|lambda| {
                     history[order - 1].lambda = lambda.into();
-                    let interval = Interval::new(form, trail.prediction(), &history[0], &0.3.into()).unwrap();
+                    let interval = Interval::new(form, tape.prediction(), &history[0], &0.3.into()).unwrap();
                     let step = Step::new(&solver, &interval, &history[..order]);
-                    let predicted = step.apply(&mut trail, &x, &step.predictor(), None).unwrap();
-                    let corrected = step.apply(&mut trail, &x, &step.corrector(), Some(&ahead)).unwrap();
+                    let predicted = step.apply(&mut tape, &x, &step.predictor(), None).unwrap();
+                    let corrected = step.apply(&mut tape, &x, &step.corrector(), Some(&ahead)).unwrap();
                     [predicted.tensor().data(), corrected.tensor().data()].concat()
                 });
                 for (a, b) in limit.iter().zip(&near) {
                     assert!((a - b).abs() < 1e-9, "{variant:?} {order}: {a} {b}");
                 }
-                history[1].lambda = trail.prediction().log_snr(&0.8.into());
+                history[1].lambda = tape.prediction().log_snr(&0.8.into());
             }
         }
     }

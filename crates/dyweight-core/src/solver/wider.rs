@@ -4,11 +4,11 @@
 //! x ← x + δ·( Σⱼ w_ij dⱼ + what the span adds )
 //! ```
 //!
-//! `()` is the narrow one, of slopes alone. Those there are stand in `dyweight-methods`.
+//! `()` is the narrow one, of slopes alone. Those there are stand in `dyweight-solvers`.
 
 use crate::coeff::Coeff;
 use crate::error::Result;
-use crate::trail::{Sample, Trail};
+use crate::tape::{Tape, Var};
 
 /// What a solver weighs besides slopes.
 pub trait Wider: Send + Sync {
@@ -36,15 +36,15 @@ pub trait Wider: Send + Sync {
 /// One run of it: its memory.
 pub trait WiderRun {
     /// Asks for what a step needs of its network call.
-    fn before(&self, _trail: &mut Trail<'_>, _step: usize) {}
+    fn before(&self, _trail: &mut Tape<'_>, _step: usize) {}
 
     /// The weights of a step, after its call; `times` begin at the step's nominal time.
-    fn row(&self, _trail: &mut Trail<'_>, row: &[Coeff], _times: &[Coeff]) -> Result<Vec<Coeff>> {
+    fn row(&self, _trail: &mut Tape<'_>, row: &[Coeff], _times: &[Coeff]) -> Result<Vec<Coeff>> {
         Ok(row.to_vec())
     }
 
     /// What the update has besides weighted slopes, to be multiplied by the step's length.
-    fn terms(&mut self, _trail: &mut Trail<'_>, _place: &Place<'_>) -> Result<Vec<(Coeff, Sample)>> {
+    fn terms(&mut self, _trail: &mut Tape<'_>, _place: &Place<'_>) -> Result<Vec<(Coeff, Var)>> {
         Ok(Vec::new())
     }
 }
@@ -54,9 +54,9 @@ pub struct Place<'p> {
     /// Its number.
     pub step: usize,
     /// The state.
-    pub x: &'p Sample,
+    pub x: &'p Var,
     /// Slopes the row weighs, oldest first.
-    pub window: &'p [Sample],
+    pub window: &'p [Var],
     /// T.
     pub time: &'p Coeff,
     /// The time of the start.

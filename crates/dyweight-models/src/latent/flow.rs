@@ -113,7 +113,7 @@ impl FlowModel {
     fn context(&self, context: &Context) -> Result<Arc<TextContext>> {
         let text = match context {
             Context::Text(text) => text.clone(),
-            Context::Nothing => self.nothing()?,
+            Context::Unconditional => self.nothing()?,
             Context::Class(class) => {
                 let expected = "this model has no classes: give --prompt".into();
                 return Err(Error::BadValue { name: "class", value: class.to_string(), expected });
@@ -136,7 +136,7 @@ impl FlowModel {
 
     fn contexts(&self, condition: &Condition) -> Result<Contexts> {
         match condition.contexts.as_slice() {
-            [] => Ok(Contexts::All(self.context(&Context::Nothing)?)),
+            [] => Ok(Contexts::All(self.context(&Context::Unconditional)?)),
             each => Ok(Contexts::Each(each.iter().map(|c| self.context(c)).collect::<Result<_>>()?)),
         }
     }
@@ -199,7 +199,7 @@ impl Network for At<'_> {
 
 impl Model for FlowModel {
     fn bind<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>> {
-        if self.takes_guidance() && condition.negative != Context::Nothing {
+        if self.takes_guidance() && condition.negative != Context::Unconditional {
             return Err(Error::Conflict {
                 problem: "the guidance of this model is an input of its network and leads away from nothing".into(),
                 hint: "leave --negative out".into(),
@@ -228,7 +228,7 @@ impl Model for FlowModel {
         (0.0, 1.0)
     }
 
-    fn usual_guidance(&self) -> Option<f64> {
+    fn default_guidance(&self) -> Option<f64> {
         self.flux.config().guidance.then_some(GUIDANCE)
     }
 

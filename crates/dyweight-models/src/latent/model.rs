@@ -172,7 +172,7 @@ impl LatentModel {
     fn context(&self, context: &Context) -> Result<Arc<TextContext>> {
         match context {
             Context::Text(text) => Ok(text.clone()),
-            Context::Nothing => self.empty.clone().ok_or_else(|| Error::Conflict {
+            Context::Unconditional => self.empty.clone().ok_or_else(|| Error::Conflict {
                 problem: "this model must be asked for something".into(),
                 hint: "give --prompts (one alone to sample: --prompt), and --tokenizer if the model came without one"
                     .into(),
@@ -191,7 +191,7 @@ impl LatentModel {
             return Ok(Contexts::None);
         }
         match condition.contexts.as_slice() {
-            [] => Ok(Contexts::All(self.context(&Context::Nothing)?)),
+            [] => Ok(Contexts::All(self.context(&Context::Unconditional)?)),
             each => Ok(Contexts::Each(each.iter().map(|c| self.context(c)).collect::<Result<_>>()?)),
         }
     }

@@ -265,7 +265,7 @@ fn gradients_pass_through_the_whole_model() -> Result<()> {
     let model = model(&dir, [8, 12])?;
     assert_eq!(model.shape(), [4, 4, 6]);
     let contexts = vec![model.context_of("a photo of the cat")?, model.context_of("dog")?];
-    let condition = Condition { contexts, negative: Context::Nothing, guidance: Some(2.0) };
+    let condition = Condition { contexts, negative: Context::Unconditional, guidance: Some(2.0) };
     let denoiser = model.denoiser(&condition)?;
     assert_eq!(denoiser.calls(), 1, "distilled guidance costs no second call");
     let shape = model.shape();
@@ -331,7 +331,7 @@ fn a_model_as_commands_open_it() -> Result<()> {
     let loaded = spec(16).build()?;
     let model = &*loaded.model;
     assert_eq!(model.shape(), [4, 8, 16]);
-    assert_eq!(model.usual_guidance(), Some(3.5));
+    assert_eq!(model.default_guidance(), Some(3.5));
     // The shift follows the number of tokens.
     assert_eq!(model.schedule(), Some(Schedule::Flow { shift: Shift::for_tokens(4 * 8) }));
     assert_eq!(loaded.sha256, spec(32).build()?.sha256);

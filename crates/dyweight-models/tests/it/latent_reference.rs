@@ -99,7 +99,7 @@ fn noise(samples: usize, scale: f64) -> Result<Tensor> {
 fn gradients_pass_through_guidance_level_and_network() -> Result<()> {
     let model = model()?;
     let contexts = vec![model.context_of("a photo of the cat")?, model.context_of("dog")?];
-    let condition = Condition { contexts, negative: Context::Nothing, guidance: Some(3.0) };
+    let condition = Condition { contexts, negative: Context::Unconditional, guidance: Some(3.0) };
     let denoiser = model.denoiser(&condition)?;
     assert_eq!(denoiser.calls(), 2);
     let (x, g, direction, sigma) = (noise(2, 2.0)?, noise(2, 0.7)?.map(|v| v + 0.1), noise(2, 1.0)?, 1.7);

@@ -2,7 +2,7 @@
 
 use super::setup::{FULL, StudySetup};
 use super::{Finding, PLAIN, Study};
-use crate::contest::{Entry, Measure, View};
+use crate::benchmark::{Entry, Measure, View};
 
 const NO_SHIFT: &str = "without shifting";
 const NO_SCALE: &str = "without scaling";

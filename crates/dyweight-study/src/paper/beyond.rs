@@ -9,13 +9,13 @@
 
 use super::setup::{FULL, StudySetup};
 use super::{Finding, PLAIN, Study};
-use crate::contest::{Contestant, Entry, Measure, View};
+use crate::benchmark::{Candidate, Entry, Measure, View};
 use crate::metrics::Estimate;
 use crate::report::change;
 use crate::report::html::{Cell, Column, Page, Table, Verdict};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::Result;
-use dyweight_methods::spec::{Budget, ScheduleSpec};
+use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_train::{Loss, Optimiser, SpanSpec, TrainSpec};
 
 pub const STUDY: Study = Study {
@@ -194,7 +194,7 @@ fn of_entry(view: &View<'_>, measure: Measure, squared: bool) -> impl Fn(&Entry)
 /// Rows that were learned otherwise than the paper's, in their order.
 fn wider<'v>(view: &View<'v>) -> Vec<&'v str> {
     let has_span = |row: &&str| {
-        let learned = |entry: &Entry| matches!(&entry.who, Contestant::Learned { .. });
+        let learned = |entry: &Entry| matches!(&entry.who, Candidate::Learned { .. });
         *row != FULL && view.experiment.entries.iter().any(|entry| entry.row == *row && learned(entry))
     };
     view.rows().into_iter().filter(has_span).collect()
@@ -301,16 +301,19 @@ fn cost(view: &View<'_>, page: &mut Page) {
     let mut table = Table::new("What each span costs.", std::iter::once(Column::text("span")).chain(columns));
     for column in view.columns() {
         for row in wider(view).into_iter().chain([FULL]) {
-            let (Some(entry), Some(lesson)) = (view.entry(row, column), view.lesson(row, column)) else { continue };
+            let (Some(entry), Some(training_record)) = (view.entry(row, column), view.training_record(row, column))
+            else {
+                continue;
+            };
             let time = view.results.seconds.get(&view.experiment.key(entry));
             let key = view.experiment.lesson_key(entry).unwrap_or_default();
             let training = view.results.seconds.get(&format!("training-{key}"));
             table.row([
                 row.into(),
                 entry.nfe.into(),
-                lesson.file.body.learned().numbers().len().into(),
-                lesson.file.to_bytes().len().into(),
-                time.map_or(Cell::Empty, |s| Cell::number(1e3 * s / lesson.file.steps as f64, 3)),
+                training_record.file.body.learned().params().len().into(),
+                training_record.file.to_bytes().len().into(),
+                time.map_or(Cell::Empty, |s| Cell::number(1e3 * s / training_record.file.steps as f64, 3)),
                 training.map_or(Cell::Empty, |s| Cell::number(*s, 0)),
             ]);
         }

@@ -2,7 +2,7 @@
 
 use super::setup::{FULL, StudySetup};
 use super::{Finding, PLAIN, Study};
-use crate::contest::{Entry, Measure, View};
+use crate::benchmark::{Entry, Measure, View};
 use dyweight_core::solver::Initial;
 
 pub const STUDY: Study = Study {
@@ -25,9 +25,9 @@ const VISIBLE: f64 = 0.05;
 fn finding(view: &View<'_>, _: Measure) -> Finding {
     let (mut weights, mut sums, mut scales) = (Vec::new(), Vec::new(), Vec::new());
     for column in view.columns() {
-        let Some(lesson) = view.lesson(FULL, column) else { continue };
-        let Some(learned) = lesson.file.body.weights() else { continue };
-        let fixed = Initial::Ab.rows(lesson.file.steps, learned.order);
+        let Some(training_record) = view.training_record(FULL, column) else { continue };
+        let Some(learned) = training_record.file.body.weights() else { continue };
+        let fixed = Initial::Ab.rows(training_record.file.steps, learned.order);
         for (row, start) in learned.weights.iter().zip(&fixed) {
             weights.extend(row.iter().zip(start).map(|(w, f)| (w - f).abs()));
             sums.push((row.iter().sum::<f64>() - 1.0).abs());

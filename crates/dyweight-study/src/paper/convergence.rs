@@ -2,7 +2,7 @@
 
 use super::setup::StudySetup;
 use super::{Finding, PLAIN, Study};
-use crate::contest::{Contestant, Entry, Measure, View};
+use crate::benchmark::{Candidate, Entry, Measure, View};
 
 const AB: &str = "Adams-Bashforth start, K = 3";
 const EULER: &str = "Euler start, K = 3";
@@ -27,13 +27,13 @@ pub(super) fn stages(iterations: usize, most: usize) -> Vec<usize> {
 }
 
 /// A row over the stages of one training run.
-pub(super) fn row(setup: &StudySetup, name: &str, who: &Contestant, nfe: usize, stages: &[usize]) -> Vec<Entry> {
-    let Contestant::Learned { train, schedule, on, .. } = who else { return Vec::new() };
+pub(super) fn row(setup: &StudySetup, name: &str, who: &Candidate, nfe: usize, stages: &[usize]) -> Vec<Entry> {
+    let Candidate::Learned { train, schedule, on, .. } = who else { return Vec::new() };
     let entry = |made: &usize| {
         let pairs = made * setup.pairs_per_iteration();
         // The start has no place on a logarithmic axis; it is drawn at half of an iteration.
         let x = pairs.max(setup.pairs_per_iteration() / 2).max(1) as f64;
-        let who = Contestant::Learned { train: train.clone(), schedule: schedule.clone(), on: *on, after: Some(*made) };
+        let who = Candidate::Learned { train: train.clone(), schedule: schedule.clone(), on: *on, after: Some(*made) };
         Entry { row: name.into(), column: format!("{pairs} pairs"), x, nfe, who, subject: 0, once: false }
     };
     stages.iter().map(entry).collect()

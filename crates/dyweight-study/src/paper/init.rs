@@ -2,8 +2,8 @@
 
 use super::setup::StudySetup;
 use super::{Finding, PLAIN, Study};
-use crate::contest::{Contestant, Entry, Measure, View};
-use dyweight_methods::spec::ScheduleSpec;
+use crate::benchmark::{Candidate, Entry, Measure, View};
+use dyweight_solvers::spec::ScheduleSpec;
 
 const AB: &str = "Adams-Bashforth, EDM grid";
 const EULER: &str = "Euler weights";
@@ -30,9 +30,9 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
     ];
     if setup.has_afs() {
         for (row, name) in [(LOG_SNR, "logsnr"), (TIME_UNIFORM, "time-uniform")] {
-            let Contestant::Learned { train, on, after, .. } = setup.learned(|_| ()) else { continue };
+            let Candidate::Learned { train, on, after, .. } = setup.learned(|_| ()) else { continue };
             let schedule = ScheduleSpec { schedule: Some(name.into()), ..ScheduleSpec::default() };
-            rows.push(setup.row(row, &Contestant::Learned { train, schedule, on, after }));
+            rows.push(setup.row(row, &Candidate::Learned { train, schedule, on, after }));
         }
     }
     rows.push(setup.ipndm());

@@ -3,9 +3,9 @@
 //! As in the paper all start with the analytical first step where the model allows it. Methods of two calls per step can then
 //! make only odd numbers of calls; at even budgets they start with a call.
 
-use super::super::contest::{Entry, Term};
+use super::super::benchmark::{Entry, Term};
 use dyweight_core::denoiser::Prediction;
-use dyweight_methods::spec::ScheduleSpec;
+use dyweight_solvers::spec::ScheduleSpec;
 
 const DENOISED: &[(&str, &str)] = &[
     ("Euler (DDIM)", "euler"),
@@ -41,7 +41,7 @@ pub fn lineup(prediction: Prediction, nfe: usize) -> Vec<Entry> {
         let afs = denoised && (!two_calls || nfe % 2 == 1);
         // Without the analytical first step two calls per step make no odd number.
         let possible = !two_calls || afs || nfe.is_multiple_of(2);
-        possible.then(|| Entry::new(*name, nfe, term.contestant(&ScheduleSpec::default(), afs)))
+        possible.then(|| Entry::new(*name, nfe, term.candidate(&ScheduleSpec::default(), afs)))
     };
     terms.iter().filter_map(entry).collect()
 }

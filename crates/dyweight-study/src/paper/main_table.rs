@@ -2,7 +2,7 @@
 
 use super::setup::{FULL, IPNDM, StudySetup};
 use super::{Finding, PLAIN, Study, lineup};
-use crate::contest::{Contestant, Entry, Measure, Tally, View};
+use crate::benchmark::{Candidate, Entry, Measure, Tally, View};
 
 pub const STUDY: Study = Study {
     name: "main",
@@ -26,8 +26,8 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
 /// Solver files of learned rivals at the budgets asked for; those of other budgets, or that cannot be read, take no part.
 fn given(setup: &StudySetup) -> Vec<Entry> {
     let entry = |(source, nfe): (&String, &usize)| {
-        let who = Contestant::open(source, &[*nfe], None, setup.guidance).ok()?.pop()?;
-        let Contestant::Given { file } = &who else { return None };
+        let who = Candidate::open(source, &[*nfe], None, setup.guidance).ok()?.pop()?;
+        let Candidate::Given { file } = &who else { return None };
         (file.nfe == *nfe).then(|| Entry::new(crate::compare::row_of(source), *nfe, who))
     };
     let cells = setup.rivals.files.iter().flat_map(|source| setup.budgets.iter().map(move |nfe| (source, nfe)));

@@ -24,7 +24,7 @@ pub use lineup::lineup;
 pub use quickstart::QUICKSTART;
 pub use setup::{RivalSetup, StudySetup};
 
-use super::contest::{Entry, Measure, Repeat, Style, Subject, View};
+use super::benchmark::{Entry, Measure, Repeat, Style, Subject, View};
 use crate::report::html::{Page, Verdict};
 use dyweight_core::error::{Error, Result};
 
@@ -119,8 +119,8 @@ pub fn named(name: &str) -> Result<&'static Study> {
 
 impl Study {
     /// The experiment on a model.
-    pub fn experiment(&self, setup: &StudySetup) -> Result<super::contest::Experiment> {
-        let experiment = super::contest::Experiment {
+    pub fn experiment(&self, setup: &StudySetup) -> Result<super::benchmark::Experiment> {
+        let experiment = super::benchmark::Experiment {
             name: self.name.into(),
             subjects: (self.subjects)(setup)?,
             entries: (self.entries)(setup),
@@ -165,10 +165,10 @@ impl Study {
         for (by, finding) in self.findings(view) {
             answer.verdict(finding.verdict, format!("{by}{}", finding.sentence));
         }
-        view.numbers(&mut page, &style)?;
+        view.tables(&mut page, &style)?;
         (self.extra)(view, &mut page)?;
         view.samples(&mut page);
-        view.lessons(&mut page)?;
+        view.training_records(&mut page)?;
         view.provenance(&mut page, &style);
         Ok(page)
     }

@@ -2,7 +2,7 @@
 
 use super::setup::StudySetup;
 use super::{Finding, PLAIN, Study};
-use crate::contest::{Entry, Measure, View};
+use crate::benchmark::{Entry, Measure, View};
 
 pub const STUDY: Study = Study {
     name: "order",

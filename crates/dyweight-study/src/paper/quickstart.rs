@@ -3,11 +3,11 @@
 use super::main_table;
 use super::setup::{FULL, StudySetup};
 use super::{PLAIN, Study};
-use crate::contest::Entry;
+use crate::benchmark::Entry;
 use dyweight_core::error::Result;
-use dyweight_core::trail::Memory;
-use dyweight_methods::spec::Seeds;
+use dyweight_core::tape::Memory;
 use dyweight_models::LoadedModel;
+use dyweight_solvers::spec::Seeds;
 use dyweight_train::{Optimiser, TrainSpec};
 use std::sync::Arc;
 

@@ -5,10 +5,10 @@
 
 use super::setup::{FULL, IPNDM, StudySetup};
 use super::{Finding, PLAIN, Study, lineup};
-use crate::contest::{Contestant, Entry, Measure, View};
+use crate::benchmark::{Candidate, Entry, Measure, View};
 use crate::report::html::{Cell, Column, Page, Table};
 use dyweight_core::error::Result;
-use dyweight_methods::spec::{Budget, ScheduleSpec};
+use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_train::{CountParallel, Loss, TrainSpec};
 
 pub const STUDY: Study = Study {
@@ -38,12 +38,8 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
                 continue;
             }
             let Some((train, schedule)) = training(setup, method, *nfe) else { continue };
-            let who = |after| Contestant::Learned {
-                train: Box::new(train.clone()),
-                schedule: schedule.clone(),
-                on: 0,
-                after,
-            };
+            let who =
+                |after| Candidate::Learned { train: Box::new(train.clone()), schedule: schedule.clone(), on: 0, after };
             let once = train.count_parallel == Some(CountParallel::Once);
             entries.push(Entry { once, ..Entry::new(row_of(method), *nfe, who(None)) });
             // A search has no start.
@@ -148,15 +144,15 @@ fn extra(view: &View<'_>, page: &mut Page) -> Result<()> {
     let mut table = Table::new("Training.", std::iter::once(Column::text("method")).chain(columns));
     for entry in view.experiment.entries.iter().filter(|e| !is_start(&e.row)) {
         let Some(key) = view.experiment.lesson_key(entry) else { continue };
-        let Some(lesson) = view.results.lessons.get(&key) else { continue };
-        let file = &lesson.file;
+        let Some(training_record) = view.results.training_records.get(&key) else { continue };
+        let file = &training_record.file;
         let seconds = view.results.seconds.get(&format!("training-{key}"));
         table.row([
             entry.row.clone().into(),
             file.nfe.into(),
-            file.rounds.unwrap_or(file.nfe).into(),
-            file.body.learned().numbers().len().into(),
-            (lesson.losses.len() * lesson.pairs_per_iteration).into(),
+            file.sequential_calls.unwrap_or(file.nfe).into(),
+            file.body.learned().params().len().into(),
+            (training_record.losses.len() * training_record.pairs_per_iteration).into(),
             seconds.map_or(Cell::Empty, |s| Cell::number(*s, 0)),
         ]);
     }

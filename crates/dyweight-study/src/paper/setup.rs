@@ -1,14 +1,14 @@
 //! The size of a study: which model, which budgets, how much training, how many samples.
 
-use super::super::contest::{Contestant, Entry, Judging, Subject};
+use super::super::benchmark::{Candidate, Entry, Judging, Subject};
 use super::lineup;
 use crate::FeatureReference;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
 use dyweight_core::noise::Rng;
-use dyweight_core::trail::Memory;
-use dyweight_methods::spec::{ScheduleSpec, Seeds, SolverSpec};
+use dyweight_core::tape::Memory;
 use dyweight_models::{LoadedModel, Scorer};
+use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_train::{Defaults, Prompts, SpanSpec, TrainSpec};
 use std::sync::Arc;
 
@@ -132,15 +132,15 @@ impl StudySetup {
         })
     }
 
-    /// A learned contestant that differs from the common training by `change`.
-    pub(super) fn learned(&self, change: impl FnOnce(&mut TrainSpec)) -> Contestant {
+    /// A learned candidate that differs from the common training by `change`.
+    pub(super) fn learned(&self, change: impl FnOnce(&mut TrainSpec)) -> Candidate {
         let mut train = self.train.clone();
         change(&mut train);
-        Contestant::Learned { train: Box::new(train), schedule: ScheduleSpec::default(), on: 0, after: None }
+        Candidate::Learned { train: Box::new(train), schedule: ScheduleSpec::default(), on: 0, after: None }
     }
 
     /// One row over all budgets.
-    pub(super) fn row(&self, name: &str, who: &Contestant) -> Vec<Entry> {
+    pub(super) fn row(&self, name: &str, who: &Candidate) -> Vec<Entry> {
         self.budgets.iter().map(|nfe| Entry::new(name, *nfe, who.clone())).collect()
     }
 

@@ -7,7 +7,7 @@
 use super::convergence::row;
 use super::setup::StudySetup;
 use super::{Finding, PLAIN, Study};
-use crate::contest::{Entry, Lesson, Measure, View};
+use crate::benchmark::{Entry, Measure, TrainingRecord, View};
 use crate::report::html::{Chart, Page};
 use crate::report::{Axis, Figure, LineChart, Series};
 use dyweight_core::error::Result;
@@ -49,8 +49,8 @@ fn stray(points: &[(f64, f64)]) -> f64 {
 }
 
 /// Mean step of the logarithm of the loss from iteration to iteration.
-fn unsteadiness(lesson: &Lesson) -> f64 {
-    let logs: Vec<f64> = lesson.losses.iter().flatten().filter(|l| **l > 0.0).map(|l| l.ln()).collect();
+fn unsteadiness(training_record: &TrainingRecord) -> f64 {
+    let logs: Vec<f64> = training_record.losses.iter().flatten().filter(|l| **l > 0.0).map(|l| l.ln()).collect();
     let steps: Vec<f64> = logs.windows(2).map(|w| (w[1] - w[0]).abs()).collect();
     steps.iter().sum::<f64>() / steps.len().max(1) as f64
 }
@@ -58,7 +58,7 @@ fn unsteadiness(lesson: &Lesson) -> f64 {
 fn finding(view: &View<'_>, measure: Measure) -> Finding {
     let strays = [WITH, WITHOUT].map(|name| stray(&middle(view, name)));
     let column = view.columns().last().copied().unwrap_or_default();
-    let rough = [WITH, WITHOUT].map(|name| view.lesson(name, column).map_or(f64::NAN, unsteadiness));
+    let rough = [WITH, WITHOUT].map(|name| view.training_record(name, column).map_or(f64::NAN, unsteadiness));
     let end = view.tally(measure, WITH, WITHOUT);
     let sentence = format!(
         "at the middle call the slope's deviation strays from 1 by up to {:.3} with time shifting and {:.3} without; the loss moves by a factor of e^{:.3} from batch to batch with and e^{:.3} without; over all stages the result with shifting is {}.",
@@ -78,7 +78,7 @@ fn extra(view: &View<'_>, page: &mut Page) -> Result<()> {
     let column = view.columns().last().copied().unwrap_or_default();
     for (index, name) in [WITH, WITHOUT].into_iter().enumerate() {
         slopes = slopes.with(Series::new(name, index, middle(view, name)));
-        let loss = view.lesson(name, column).map_or(&[][..], |l| &l.losses);
+        let loss = view.training_record(name, column).map_or(&[][..], |l| &l.losses);
         let points = loss.iter().enumerate().filter_map(|(i, l)| Some((i as f64, (*l)?))).collect();
         losses = losses.with(Series::new(name, index, points).marker(crate::report::Marker::None));
     }

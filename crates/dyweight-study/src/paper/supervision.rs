@@ -2,7 +2,7 @@
 
 use super::setup::{IPNDM, StudySetup};
 use super::{Finding, PLAIN, Study};
-use crate::contest::{Entry, Measure, View};
+use crate::benchmark::{Entry, Measure, View};
 
 const ENDPOINT: &str = "endpoint";
 const PATH: &str = "path";

@@ -2,10 +2,10 @@
 
 use super::setup::{IPNDM, StudySetup};
 use super::{Finding, PLAIN, Study, lineup};
-use crate::contest::{Contestant, Entry, Measure, Subject, Tally, View};
+use crate::benchmark::{Candidate, Entry, Measure, Subject, Tally, View};
 use dyweight_core::error::Result;
-use dyweight_methods::spec::ScheduleSpec;
 use dyweight_models::ModelSpec;
+use dyweight_solvers::spec::ScheduleSpec;
 use dyweight_train::{ClassName, TrainSpec};
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
     let subjects = subjects(setup).unwrap_or_default();
     let nfe = setup.budgets[0];
     let (mut entries, names) = (Vec::new(), subjects.iter().map(|s| s.name.clone()).collect::<Vec<_>>());
-    let mut add = |row: String, who: &Contestant| {
+    let mut add = |row: String, who: &Candidate| {
         for (subject, name) in names.iter().enumerate() {
             let x = subject as f64;
             entries.push(Entry {
@@ -61,7 +61,7 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
     for (on, subject) in subjects.iter().enumerate() {
         let train = TrainSpec { class: subject.class.map(ClassName::Number), ..setup.training_of(&subject.model) };
         let (train, schedule) = (Box::new(train), ScheduleSpec::default());
-        let who = Contestant::Learned { train, schedule, on, after: None };
+        let who = Candidate::Learned { train, schedule, on, after: None };
         add(format!("learned on {}", subject.name), &who);
     }
     if let Some(ipndm) = lineup(setup.model.model.prediction(), nfe).into_iter().find(|e| e.row == IPNDM) {

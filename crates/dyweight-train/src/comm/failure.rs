@@ -1,7 +1,7 @@
 //! Failures that belong to the work and have to be the same in every process: training turns back, an entry is recorded as lost, a
 //! run is stopped.
 
-use super::parcel::{Parcel, Reader};
+use super::wire::{Reader, Wire};
 use dyweight_core::error::{Error, Result};
 
 /// A failure on its way to the other processes.
@@ -63,7 +63,7 @@ fn lasting(name: String) -> &'static str {
     name.leak()
 }
 
-impl<T: Parcel> Parcel for Result<T, Failure> {
+impl<T: Wire> Wire for Result<T, Failure> {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
             Ok(value) => {

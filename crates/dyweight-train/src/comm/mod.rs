@@ -10,13 +10,13 @@
 //! for any number of processes.
 //!
 //! Every process makes the same calls in the same order. What only one can know (is there a file? did someone ask to
-//! stop?) is therefore agreed on first: see `from_first` and `any`. A failure that
-//! belongs to the work travels to all (`spread`); after any other the process that has it ends the job.
+//! stop?) is therefore agreed on first: see `broadcast` and `any`. A failure that
+//! belongs to the work travels to all (`scatter_gather`); after any other the process that has it ends the job.
 
 mod failure;
-mod parcel;
+mod wire;
 
-pub use parcel::{Parcel, Reader};
+pub use wire::{Reader, Wire};
 
 use dyweight_core::error::{Error, Result};
 use failure::Failure;
@@ -29,11 +29,11 @@ pub trait Comm: Send + Sync {
     /// How many there are.
     fn size(&self) -> usize;
     /// Every process's bytes, in the order of ranks, at rank 0; nothing elsewhere.
-    fn gather(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>>;
+    fn gather_bytes(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>>;
     /// Every process's bytes, in the order of ranks.
-    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>>;
+    fn all_gather_bytes(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>>;
     /// The bytes of rank 0; what others give is ignored.
-    fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>>;
+    fn broadcast_bytes(&self, mine: &[u8]) -> Result<Vec<u8>>;
     /// Waits for all.
     fn barrier(&self) -> Result<()>;
     /// Ends all processes at once.
@@ -53,15 +53,15 @@ impl Comm for Solo {
         1
     }
 
-    fn gather(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+    fn gather_bytes(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
         Ok(Some(vec![mine.to_vec()]))
     }
 
-    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+    fn all_gather_bytes(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         Ok(vec![mine.to_vec()])
     }
 
-    fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>> {
+    fn broadcast_bytes(&self, mine: &[u8]) -> Result<Vec<u8>> {
         Ok(mine.to_vec())
     }
 
@@ -76,7 +76,7 @@ impl Comm for Solo {
 
 impl dyn Comm + '_ {
     /// True for the process that reads, writes and prints.
-    pub fn is_first(&self) -> bool {
+    pub fn is_root(&self) -> bool {
         self.rank() == 0
     }
 
@@ -92,63 +92,63 @@ impl dyn Comm + '_ {
         if self.size() == 1 {
             return Ok(here);
         }
-        Ok(self.all_gather(&[u8::from(here)])?.iter().any(|there| there == &[1]))
+        Ok(self.all_gather_bytes(&[u8::from(here)])?.iter().any(|there| there == &[1]))
     }
 
     /// What rank 0 finds. If it finds an error, it alone has it: it must end the job.
-    pub fn from_first<T: Parcel>(&self, find: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn broadcast<T: Wire>(&self, find: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.size() == 1 {
             return find();
         }
-        let found = if self.is_first() { Some(find()?) } else { None };
-        let bytes = self.broadcast(&found.as_ref().map_or(Vec::new(), parcel::wrap))?;
+        let found = if self.is_root() { Some(find()?) } else { None };
+        let bytes = self.broadcast_bytes(&found.as_ref().map_or(Vec::new(), wire::wrap))?;
         match found {
             Some(found) => Ok(found),
-            None => parcel::unwrap(&bytes).ok_or_else(disagreement),
+            None => wire::unwrap(&bytes).ok_or_else(disagreement),
         }
     }
 
     /// Everyone's result of `work`, in the order of ranks, for everyone. A failure that follows from the samples, or a
     /// request to stop, is the result of all processes.
-    pub fn all<T: Parcel>(&self, work: impl FnOnce() -> Result<T>) -> Result<Vec<T>> {
+    pub fn all_gather<T: Wire>(&self, work: impl FnOnce() -> Result<T>) -> Result<Vec<T>> {
         if self.size() == 1 {
             return Ok(vec![work()?]);
         }
         let (mine, own) = Failure::sort(work())?;
-        let everyone = self.all_gather(&parcel::wrap(&mine))?;
+        let everyone = self.all_gather_bytes(&wire::wrap(&mine))?;
         if let Some(own) = own {
             return Err(own);
         }
-        let unwrapped = |bytes: &Vec<u8>| parcel::unwrap::<Result<T, Failure>>(bytes).ok_or_else(disagreement);
+        let unwrapped = |bytes: &Vec<u8>| wire::unwrap::<Result<T, Failure>>(bytes).ok_or_else(disagreement);
         let results = everyone.iter().map(unwrapped).collect::<Result<Vec<_>>>()?;
         results.into_iter().map(|result| result.map_err(Failure::error)).collect()
     }
 
     /// Everyone's result of its own share of a range, in units of `unit`, in the order of samples, for everyone; a share without samples
     /// has the default.
-    pub fn spread<T: Parcel + Default>(
+    pub fn scatter_gather<T: Wire + Default>(
         &self,
         range: Range<usize>,
         unit: usize,
         work: impl FnOnce(Range<usize>) -> Result<T>,
     ) -> Result<Vec<T>> {
         let mine = self.share(&range, unit);
-        self.all(|| if mine.is_empty() { Ok(T::default()) } else { work(mine) })
+        self.all_gather(|| if mine.is_empty() { Ok(T::default()) } else { work(mine) })
     }
 
     /// Everyone's result, in the order of ranks, at rank 0; nothing elsewhere. Failures are everyone's.
-    pub fn collect<T: Parcel>(&self, work: impl FnOnce() -> Result<T>) -> Result<Vec<T>> {
+    pub fn gather<T: Wire>(&self, work: impl FnOnce() -> Result<T>) -> Result<Vec<T>> {
         if self.size() == 1 {
             return Ok(vec![work()?]);
         }
         let (mine, failure) = match work() {
-            Ok(mine) => (parcel::wrap(&mine), Ok(true)),
+            Ok(mine) => (wire::wrap(&mine), Ok(true)),
             Err(failure) => (Vec::new(), Err(failure)),
         };
         // Failures first, and to all; then what may be large, and to one.
-        self.all(|| failure)?;
-        let everyone = self.gather(&mine)?.unwrap_or_default();
-        everyone.iter().map(|bytes| parcel::unwrap(bytes).ok_or_else(disagreement)).collect()
+        self.all_gather(|| failure)?;
+        let everyone = self.gather_bytes(&mine)?.unwrap_or_default();
+        everyone.iter().map(|bytes| wire::unwrap(bytes).ok_or_else(disagreement)).collect()
     }
 }
 

@@ -4,10 +4,10 @@ use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
 use dyweight_core::schedule::BetaTable;
 use dyweight_files::EpdPreset;
-use dyweight_methods::learned::Frame;
-use dyweight_methods::solver_file::{Body, ModelIdentity, SolverFile};
-use dyweight_methods::spec::ScheduleSpec;
-use dyweight_methods::{Epd, EpdPlugin};
+use dyweight_solvers::learned::Frame;
+use dyweight_solvers::solver_file::{MethodParams, ModelIdentity, SolverFile};
+use dyweight_solvers::spec::ScheduleSpec;
+use dyweight_solvers::{Epd, EpdPlugin};
 use serde_json::json;
 
 /// Released values lie on or, rounded, beyond their bounds.
@@ -34,8 +34,8 @@ pub fn epd_preset(preset: &EpdPreset) -> Result<SolverFile> {
         weight: map(&preset.weight, &f64::ln),
     };
     let body = match preset.order {
-        None => Body::Epd(tables),
-        Some(order) => Body::EpdPlugin(EpdPlugin { order, tables }),
+        None => MethodParams::Epd(tables),
+        Some(order) => MethodParams::EpdPlugin(EpdPlugin { order, tables }),
     };
     let prediction = Prediction::Denoised;
     let rule = ScheduleSpec { schedule: Some(preset.schedule.clone()), rho: Some(preset.rho), ..Default::default() };
@@ -66,7 +66,7 @@ mod tests {
     fn every_table_becomes_a_file_with_both_counts() {
         for preset in &EpdPresets::official().unwrap().presets {
             let file = epd_preset(preset).unwrap();
-            assert_eq!(file.rounds, Some(preset.nfe), "{}", preset.name);
+            assert_eq!(file.sequential_calls, Some(preset.nfe), "{}", preset.name);
             assert_eq!(file.nfe, 3 * preset.r.len() - 1, "{}", preset.name);
             assert_eq!(SolverFile::parse(&file.to_bytes()).unwrap(), file);
         }

@@ -9,9 +9,9 @@ pub use release::{preset, released};
 use dyweight_core::error::{Error, Result};
 use dyweight_files::Malformed;
 use dyweight_files::{EpdPresets, Fingerprint, Format, Presets, SharedBytes, TensorFile, read_file, sniff};
-use dyweight_methods::Weights;
-use dyweight_methods::learned::LearnedSolver;
-use dyweight_methods::solver_file::{Asked, Body, SolverFile};
+use dyweight_solvers::Weights;
+use dyweight_solvers::learned::LearnedSolver;
+use dyweight_solvers::solver_file::{Asked, MethodParams, SolverFile};
 use serde_json::Value;
 use std::path::Path;
 
@@ -42,8 +42,8 @@ pub fn named_preset(name: &str) -> Result<(String, SolverFile)> {
 /// Coefficients to sample with, and what their source says about how to use them.
 #[derive(Clone, Debug)]
 pub struct Learned {
-    /// The method with its numbers.
-    pub body: Body,
+    /// The method with its parameters.
+    pub body: MethodParams,
     /// The whole solver file, where the source is one.
     pub file: Option<SolverFile>,
 }
@@ -69,7 +69,7 @@ impl Learned {
             Format::Safetensors => {
                 let file = TensorFile::parse(bytes).map_err(named)?;
                 let body = match file.metadata.get("method").map_or("dyweight", String::as_str) {
-                    "dyweight" => square(path, &file).map(Body::DyWeight),
+                    "dyweight" => square(path, &file).map(MethodParams::DyWeight),
                     method => of_tensors(path, method, &file),
                 };
                 Ok(Self { body: body.map_err(|e| naming(path, e))?, file: None })
@@ -88,7 +88,7 @@ impl Learned {
     pub fn at(self, source: &str, asked: Asked) -> Result<Self> {
         match (&self.body, &self.file) {
             (_, Some(file)) => Ok(Self::of_file(file.at(source, asked)?)),
-            (Body::Any(_), None) => Err(Error::Conflict {
+            (MethodParams::Any(_), None) => Err(Error::Conflict {
                 problem: format!("{source} holds the numbers of many budgets without their grid"),
                 hint: "use the solver file that training wrote".into(),
             }),
@@ -133,7 +133,7 @@ fn square(path: &Path, file: &TensorFile) -> Result<Weights> {
     Ok(weights)
 }
 
-/// The error, with the file in which the numbers are wrong.
+/// The error, with the file in which the parameters are wrong.
 fn naming(path: &Path, error: Error) -> Error {
     let named = |what: String| format!("{what} in {}", path.display());
     match error {
@@ -143,8 +143,8 @@ fn naming(path: &Path, error: Error) -> Error {
     }
 }
 
-/// The fields of a method's body: tensors as lists of lists, metadata as numbers, switches and words.
-fn of_tensors(path: &Path, method: &str, file: &TensorFile) -> Result<Body> {
+/// The fields of a method's body: tensors as lists of lists, metadata as parameters, switches and words.
+fn of_tensors(path: &Path, method: &str, file: &TensorFile) -> Result<MethodParams> {
     let inconsistent = |problem: String| Error::malformed(path, Malformed::Inconsistent { problem });
     let mut fields = serde_json::Map::new();
     for (key, text) in file.metadata.iter().filter(|(key, _)| !["method", "format"].contains(&key.as_str())) {
@@ -164,7 +164,7 @@ fn of_tensors(path: &Path, method: &str, file: &TensorFile) -> Result<Body> {
         let exponential = matches!(file.metadata.get("base").map(String::as_str), Some("dpmpp" | "unipc"));
         fields.entry("closing_call").or_insert(Value::from(exponential));
     }
-    Body::of(method, fields).map_err(|e| match e {
+    MethodParams::of(method, fields).map_err(|e| match e {
         Error::BadValue { expected, .. } => inconsistent(expected),
         other => other,
     })

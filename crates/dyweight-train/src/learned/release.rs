@@ -4,9 +4,9 @@ use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::schedule::{BetaTable, Schedule, Shift};
 use dyweight_files::{OfficialCoefficients, Preset, official};
-use dyweight_methods::Weights;
-use dyweight_methods::learned::Frame;
-use dyweight_methods::solver_file::{Body, ModelIdentity, SolverFile};
+use dyweight_solvers::Weights;
+use dyweight_solvers::learned::Frame;
+use dyweight_solvers::solver_file::{MethodParams, ModelIdentity, SolverFile};
 use serde_json::json;
 
 /// Noise levels of the EDM pixel models.
@@ -45,7 +45,7 @@ pub fn released(coefficients: &OfficialCoefficients) -> Result<SolverFile> {
     let weights = Weights::new(rows, coefficients.time_scale.clone());
     let frame = Frame::new(schedule, coefficients.weights.len(), range, prediction)?;
     let frame = Frame { afs: coefficients.afs, nfe: coefficients.nfe, ..frame };
-    let mut file = SolverFile::new(Body::DyWeight(weights), &frame)?;
+    let mut file = SolverFile::new(MethodParams::DyWeight(weights), &frame)?;
     file.guidance = matches!(coefficients.guidance.kind.as_deref(), Some("cfg" | "distilled"))
         .then_some(coefficients.guidance.rate);
     file.model = ModelIdentity { name: coefficients.dataset.clone().unwrap_or_default(), sha256: None };

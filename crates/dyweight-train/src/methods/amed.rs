@@ -5,7 +5,7 @@
 
 use super::base::BaseOptions;
 use super::epd::time_uniform;
-use super::{Common, Method, Start, Taught};
+use super::{Common, Method, Start, Teaching};
 use crate::learnable::Learnable;
 use crate::methods::points::Updates;
 use crate::rate::RateRule;
@@ -17,11 +17,11 @@ use dyweight_core::denoiser::{Prediction, no_feature};
 use dyweight_core::error::Result;
 use dyweight_core::noise::Stream;
 use dyweight_core::solver::Solver;
-use dyweight_methods::learned::Frame;
-use dyweight_methods::solver_file::Body;
-use dyweight_methods::spec::ScheduleSpec;
-use dyweight_methods::spec::budget::Evaluations;
-use dyweight_methods::{Amed, AmedPlugin, Predictor};
+use dyweight_solvers::learned::Frame;
+use dyweight_solvers::solver_file::MethodParams;
+use dyweight_solvers::spec::ScheduleSpec;
+use dyweight_solvers::spec::budget::Evaluations;
+use dyweight_solvers::{Amed, AmedPlugin, Predictor};
 
 /// AMED-Solver, or AMED-Plugin.
 pub(super) struct AmedMethod {
@@ -56,19 +56,19 @@ impl Method for AmedMethod {
         }
     }
 
-    fn usual_afs(&self, prediction: Prediction) -> bool {
+    fn default_afs(&self, prediction: Prediction) -> bool {
         prediction == Prediction::Denoised
     }
 
-    fn usual_schedule(&self, given: &ScheduleSpec, prediction: Prediction) -> ScheduleSpec {
+    fn default_schedule(&self, given: &ScheduleSpec, prediction: Prediction) -> ScheduleSpec {
         if self.plugin { given.clone() } else { time_uniform(given, prediction) }
     }
 
-    fn usual_rate(&self, _: usize) -> f64 {
+    fn default_rate(&self, _: usize) -> f64 {
         5e-3
     }
 
-    fn usual_clip(&self) -> f64 {
+    fn default_clip(&self) -> f64 {
         f64::INFINITY
     }
 
@@ -87,18 +87,18 @@ impl Method for AmedMethod {
         let [mut u, mut z] = ["uniform", "normal"].map(|kind| Stream::labelled(seed, &format!("predictor {kind}")));
         let predictor = Predictor::start(features, ranges, || u.uniform(), || z.normal());
         let body = match self.plugin {
-            false => Body::Amed(Amed { predictor }),
-            true => Body::AmedPlugin(AmedPlugin { base: BaseOptions::of(spec, USUAL_BASE), predictor }),
+            false => MethodParams::Amed(Amed { predictor }),
+            true => MethodParams::AmedPlugin(AmedPlugin { base: BaseOptions::of(spec, USUAL_BASE), predictor }),
         };
         Start::of(body, spec)
     }
 
-    fn taught(&self, spec: &TrainSpec, _: &Frame, learnable: &dyn Learnable) -> Result<Taught> {
+    fn teaching(&self, spec: &TrainSpec, _: &Frame, learnable: &dyn Learnable) -> Result<Teaching> {
         let remembers = learnable.base().is_some_and(|base| ["ipndm", "dpmpp"].contains(&base.name.as_str()));
         let link = if remembers { Link::Detached } else { Link::Teacher };
         let stride = positive("substeps", spec.substeps.unwrap_or(1).saturating_add(1))?;
         let stepwise = Some(Stepwise { link, updates: Updates::Each });
-        Ok(Taught { supervision: Supervision::Path { stride }, stepwise, near: None, halved: false })
+        Ok(Teaching { supervision: Supervision::Path { stride }, stepwise, near: None, halved: false })
     }
 
     fn phases(&self, _: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>> {

@@ -2,7 +2,7 @@
 
 use crate::spec::TrainSpec;
 use dyweight_core::solver::{LowerOrderFinal, Predict, Variant};
-use dyweight_methods::Base;
+use dyweight_solvers::Base;
 use serde::{Deserialize, Serialize};
 
 /// Which solver, and how.

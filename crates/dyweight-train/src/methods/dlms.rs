@@ -8,9 +8,9 @@ use dyweight_core::denoiser::{Prediction, no_feature};
 use dyweight_core::error::Result;
 use dyweight_core::noise::Stream;
 use dyweight_core::solver::{Ipndm, Solver};
-use dyweight_methods::Dlms;
-use dyweight_methods::learned::Frame;
-use dyweight_methods::solver_file::Body;
+use dyweight_solvers::Dlms;
+use dyweight_solvers::learned::Frame;
+use dyweight_solvers::solver_file::MethodParams;
 
 /// The method.
 pub(super) struct DlmsMethod;
@@ -24,11 +24,11 @@ impl Method for DlmsMethod {
         &["afs"]
     }
 
-    fn usual_afs(&self, prediction: Prediction) -> bool {
+    fn default_afs(&self, prediction: Prediction) -> bool {
         prediction == Prediction::Denoised
     }
 
-    fn usual_rate(&self, _: usize) -> f64 {
+    fn default_rate(&self, _: usize) -> f64 {
         5e-3
     }
 
@@ -43,7 +43,7 @@ impl Method for DlmsMethod {
         let features = frame.feature.ok_or_else(|| no_feature(0, None))?;
         let seed = spec.seed.unwrap_or(0);
         let [mut u, mut z] = ["uniform", "normal"].map(|kind| Stream::labelled(seed, &format!("designer {kind}")));
-        Start::of(Body::Dlms(Dlms::start(features, || u.uniform(), || z.normal())), spec)
+        Start::of(MethodParams::Dlms(Dlms::start(features, || u.uniform(), || z.normal())), spec)
     }
 
     fn phases(&self, _: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>> {

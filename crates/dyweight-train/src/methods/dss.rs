@@ -4,7 +4,7 @@
 //! L = Σ_i mean (x_{i+1} − y_k)² + 1000·mean huber_{0.001}(x_S − y_100)      y_k: the teacher's state k = round(100·u_{i+1})
 //! ```
 
-use super::{Common, Method, Start, Taught};
+use super::{Common, Method, Start, Teaching};
 use crate::learnable::Learnable;
 use crate::optimiser::Optimiser;
 use crate::rate::RateRule;
@@ -13,9 +13,9 @@ use crate::spec::{TrainSpec, not_negative};
 use crate::targets::Supervision;
 use dyweight_core::error::Result;
 use dyweight_core::solver::{Ipndm, Solver};
-use dyweight_methods::Dss;
-use dyweight_methods::learned::Frame;
-use dyweight_methods::solver_file::Body;
+use dyweight_solvers::Dss;
+use dyweight_solvers::learned::Frame;
+use dyweight_solvers::solver_file::MethodParams;
 use serde::{Deserialize, Serialize};
 
 /// DSS's own options.
@@ -55,11 +55,11 @@ impl Method for DssMethod {
         }
     }
 
-    fn usual_rate(&self, _: usize) -> f64 {
+    fn default_rate(&self, _: usize) -> f64 {
         1e-2
     }
 
-    fn usual_clip(&self) -> f64 {
+    fn default_clip(&self) -> f64 {
         f64::INFINITY
     }
 
@@ -69,13 +69,13 @@ impl Method for DssMethod {
 
     fn start(&self, spec: &TrainSpec, frame: &Frame) -> Result<Start> {
         let steps = frame.grid.steps();
-        let body = Start::given(self.name(), spec, steps)?.unwrap_or_else(|| Body::Dss(Dss::start(steps)));
+        let body = Start::given(self.name(), spec, steps)?.unwrap_or_else(|| MethodParams::Dss(Dss::start(steps)));
         Start::of(body, spec)
     }
 
-    fn taught(&self, spec: &TrainSpec, _: &Frame, _: &dyn Learnable) -> Result<Taught> {
+    fn teaching(&self, spec: &TrainSpec, _: &Frame, _: &dyn Learnable) -> Result<Teaching> {
         let end = not_negative("end-weight", spec.dss.end_weight.unwrap_or(1000.0))?;
-        Ok(Taught { supervision: Supervision::Near, stepwise: None, near: Some(end), halved: false })
+        Ok(Teaching { supervision: Supervision::Near, stepwise: None, near: Some(end), halved: false })
     }
 
     fn phases(&self, _: &TrainSpec, common: &Common, _: &dyn Learnable) -> Result<Vec<Phase>> {

@@ -12,11 +12,11 @@ use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Stream;
 use dyweight_core::solver::{Initial, Ipndm, Rows, Scales, Solver};
-use dyweight_methods::Weights;
-use dyweight_methods::learned::Frame;
-use dyweight_methods::solver_file::Asked;
-use dyweight_methods::span::{Span, fitted_rows};
-use dyweight_methods::spec::Budget;
+use dyweight_solvers::Weights;
+use dyweight_solvers::learned::Frame;
+use dyweight_solvers::solver_file::Asked;
+use dyweight_solvers::span::{Span, fitted_rows};
+use dyweight_solvers::spec::Budget;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -52,12 +52,12 @@ impl Method for DyWeightMethod {
         &["afs", "order", "scale", "no-time-shift", "no-time-scale", "span", "supervision", "substeps"]
     }
 
-    fn usual_afs(&self, prediction: Prediction) -> bool {
+    fn default_afs(&self, prediction: Prediction) -> bool {
         prediction == Prediction::Denoised
     }
 
     /// Rates that work: lower for more steps, as the paper has it (1e-3 … 5e-2).
-    fn usual_rate(&self, steps: usize) -> f64 {
+    fn default_rate(&self, steps: usize) -> f64 {
         match steps {
             0..=4 => 3e-2,
             5 | 6 => 2e-2,
@@ -89,16 +89,16 @@ impl Method for DyWeightMethod {
         settled.dyweight.span = (!span.is_empty() || !begins.span.is_empty()).then_some(wanted);
         let Beginning { rows, scales, time_shift, .. } = begins;
         let own = widths.iter().sum::<usize>() + if mode == ScaleMode::None { 0 } else { scales.len() };
-        let (learnable, mut numbers) =
+        let (learnable, mut params) =
             LearnedWeights::of(Weights { time_shift, span, ..Weights::new(rows, scales) }, mode);
         if begins.perturbed {
-            perturb(&mut numbers[..own], 0.05, spec.seed.unwrap_or(0));
+            perturb(&mut params[..own], 0.05, spec.seed.unwrap_or(0));
         }
-        Ok(Start { learnable: Arc::new(learnable), numbers, window, settled })
+        Ok(Start { learnable: Arc::new(learnable), params, window, settled })
     }
 
     /// Kernels have a group of their own at a third of the rate, since each moves every pixel; layers of a network at a sixth, which is AMED's rate
-    /// for few calls; shifts of the embedding at a thirtieth, since a hundred numbers and more move every block.
+    /// for few calls; shifts of the embedding at a thirtieth, since a hundred parameters and more move every block.
     fn phases(&self, _: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>> {
         let slower = |name: &str| match name {
             "operator" => 3.0,
@@ -190,7 +190,7 @@ fn start_from(spec: &TrainSpec, file: &str, steps: usize, afs: bool) -> Result<B
 }
 
 /// Moves every number by a uniform amount of at most `amount`.
-fn perturb(numbers: &mut [f64], amount: f64, seed: u64) {
+fn perturb(params: &mut [f64], amount: f64, seed: u64) {
     let mut stream = Stream::labelled(seed, "perturbed start");
-    numbers.iter_mut().for_each(|v| *v += amount * (2.0 * stream.uniform() - 1.0));
+    params.iter_mut().for_each(|v| *v += amount * (2.0 * stream.uniform() - 1.0));
 }

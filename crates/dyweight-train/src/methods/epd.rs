@@ -4,7 +4,7 @@
 //! released code has it. States are not detached between steps, the plugin's history is.
 
 use super::points::{CountParallel, PointOptions, Updates};
-use super::{Common, Method, Start, Taught};
+use super::{Common, Method, Start, Teaching};
 use crate::learnable::Learnable;
 use crate::rate::RateRule;
 use crate::recipe::Phase;
@@ -15,11 +15,11 @@ use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
 use dyweight_core::noise::Stream;
 use dyweight_core::solver::Solver;
-use dyweight_methods::learned::Frame;
-use dyweight_methods::solver_file::Body;
-use dyweight_methods::spec::budget::Evaluations;
-use dyweight_methods::spec::{ScheduleSpec, SolverSpec};
-use dyweight_methods::{Epd, EpdPlugin};
+use dyweight_solvers::learned::Frame;
+use dyweight_solvers::solver_file::MethodParams;
+use dyweight_solvers::spec::budget::Evaluations;
+use dyweight_solvers::spec::{ScheduleSpec, SolverSpec};
+use dyweight_solvers::{Epd, EpdPlugin};
 
 /// EPD, or EPD around iPNDM.
 pub(super) struct EpdMethod {
@@ -83,19 +83,19 @@ impl Method for EpdMethod {
         }
     }
 
-    fn usual_afs(&self, prediction: Prediction) -> bool {
+    fn default_afs(&self, prediction: Prediction) -> bool {
         prediction == Prediction::Denoised
     }
 
-    fn usual_schedule(&self, given: &ScheduleSpec, prediction: Prediction) -> ScheduleSpec {
+    fn default_schedule(&self, given: &ScheduleSpec, prediction: Prediction) -> ScheduleSpec {
         if self.plugin { given.clone() } else { time_uniform(given, prediction) }
     }
 
-    fn usual_rate(&self, _: usize) -> f64 {
+    fn default_rate(&self, _: usize) -> f64 {
         0.2
     }
 
-    fn usual_clip(&self) -> f64 {
+    fn default_clip(&self) -> f64 {
         f64::INFINITY
     }
 
@@ -117,20 +117,20 @@ impl Method for EpdMethod {
         let mut tables = Epd::start(steps, points, ranges, || stream.normal());
         tables.last_direction_one = last_direction_one.unwrap_or(false);
         let body = match self.plugin {
-            false => Body::Epd(tables),
-            true => Body::EpdPlugin(EpdPlugin { order: spec.order.unwrap_or(4), tables }),
+            false => MethodParams::Epd(tables),
+            true => MethodParams::EpdPlugin(EpdPlugin { order: spec.order.unwrap_or(4), tables }),
         };
         Start::of(body, spec)
     }
 
-    fn taught(&self, spec: &TrainSpec, frame: &Frame, _: &dyn Learnable) -> Result<Taught> {
+    fn teaching(&self, spec: &TrainSpec, frame: &Frame, _: &dyn Learnable) -> Result<Teaching> {
         let halved = has_two_stages(spec);
         let substeps = spec.substeps.unwrap_or(3).saturating_add(1);
         let stride = positive("substeps", substeps.saturating_mul(if halved { 2 } else { 1 }))?;
         let few = !self.plugin && frame.bounded && frame.grid.steps() < FEW;
         let updates = spec.points.updates.unwrap_or(if few { Updates::Last } else { Updates::Each });
         let stepwise = Some(Stepwise { link: Link::Attached, updates });
-        Ok(Taught { supervision: Supervision::Path { stride }, stepwise, near: None, halved })
+        Ok(Teaching { supervision: Supervision::Path { stride }, stepwise, near: None, halved })
     }
 
     fn phases(&self, _: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>> {

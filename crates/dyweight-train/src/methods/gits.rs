@@ -12,10 +12,10 @@
 use super::base::BaseOptions;
 use super::{Common, Method, Start, USUAL_WINDOW};
 use crate::comm::Comm;
+use crate::interrupt::Stop;
 use crate::learnable::Learnable;
 use crate::recipe::Phase;
 use crate::spec::{TrainSpec, finite_above, positive};
-use crate::stop::Stop;
 use crate::targets::in_parts;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
@@ -23,15 +23,15 @@ use dyweight_core::error::{Error, Result};
 use dyweight_core::sample::{Plan, count_calls, sample};
 use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::Solver;
+use dyweight_core::tape::{Query, Tape};
 use dyweight_core::tensor::{Tensor, dot};
-use dyweight_core::trail::{Query, Trail};
 use dyweight_files::TensorFile;
-use dyweight_methods::Base;
-use dyweight_methods::learned::{Block, Built, Frame};
-use dyweight_methods::solver_file::{Body, SolverFile};
-use dyweight_methods::spec::SolverSpec;
-use dyweight_methods::spec::budget::check_steps;
-use dyweight_methods::{Cost, Gits, shortest};
+use dyweight_solvers::Base;
+use dyweight_solvers::learned::{Block, Built, Frame};
+use dyweight_solvers::solver_file::{MethodParams, SolverFile};
+use dyweight_solvers::spec::SolverSpec;
+use dyweight_solvers::spec::budget::check_steps;
+use dyweight_solvers::{Cost, Gits, shortest};
 use serde::{Deserialize, Serialize};
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
@@ -99,7 +99,7 @@ impl Method for GitsMethod {
         }
     }
 
-    fn usual_rate(&self, _: usize) -> f64 {
+    fn default_rate(&self, _: usize) -> f64 {
         1.0
     }
 
@@ -138,7 +138,7 @@ impl Method for GitsMethod {
             teacher_grid: frame.schedule.grid(steps, frame.range)?,
             teacher,
         };
-        Ok(Start { learnable: Arc::new(search), numbers: Vec::new(), window: USUAL_WINDOW, settled: spec.clone() })
+        Ok(Start { learnable: Arc::new(search), params: Vec::new(), window: USUAL_WINDOW, settled: spec.clone() })
     }
 
     fn phases(&self, _: &TrainSpec, common: &Common, _: &dyn Learnable) -> Result<Vec<Phase>> {
@@ -188,7 +188,7 @@ impl Ground<'_> {
 }
 
 /// A teacher's trajectories: states and slopes, `[point]` batches.
-struct Course {
+struct TrainConfig {
     states: Vec<Tensor>,
     slopes: Vec<Tensor>,
 }
@@ -238,7 +238,7 @@ impl Search {
         Ok((noise, (found[0] - 1) * found[1]..found[0] * found[1]))
     }
 
-    fn course(&self, ground: &Ground<'_>, noise: &Tensor, pairs: Range<usize>) -> Result<Course> {
+    fn config(&self, ground: &Ground<'_>, noise: &Tensor, pairs: Range<usize>) -> Result<TrainConfig> {
         let model = ground.model.denoiser(&ground.pairs.condition(pairs))?;
         let memo = Memo { inner: &*model, last: Mutex::default() };
         let solver = self.teacher.build(ground.frame.bounded)?;
@@ -251,21 +251,21 @@ impl Search {
                 return ControlFlow::Continue(());
             }
             ground.onward()?;
-            let mut trail = Trail::sampling(&memo).analytic_first(ground.frame.afs && state.index == 0);
-            match trail.slope(state.x, &Query::at(&Coeff::from(state.sigma))) {
+            let mut tape = Tape::sampling(&memo).analytic_first(ground.frame.afs && state.index == 0);
+            match tape.slope(state.x, &Query::at(&Coeff::from(state.sigma))) {
                 Ok(slope) => slopes.push(slope.tensor().clone()),
                 Err(error) => return ControlFlow::Break(error),
             }
             ControlFlow::Continue(())
         })?;
-        Ok(Course { states, slopes })
+        Ok(TrainConfig { states, slopes })
     }
 
     /// `cost[i][j]`, averaged over all samples in their order.
     fn costs(&self, ground: &Ground<'_>, noise: &Tensor) -> Result<Vec<Vec<f64>>> {
         let part = |range: Range<usize>| {
-            let course = self.course(ground, &noise.slice(range.clone()), range.clone())?;
-            Ok((0..range.len()).map(|sample| self.of_sample(&course, sample)).collect::<Vec<_>>())
+            let config = self.config(ground, &noise.slice(range.clone()), range.clone())?;
+            Ok((0..range.len()).map(|sample| self.of_sample(&config, sample)).collect::<Vec<_>>())
         };
         let samples = in_parts(ground.model, 0..noise.samples(), ground.batch, part)?.concat();
         let points = self.teacher_grid.sigmas().len();
@@ -279,14 +279,14 @@ impl Search {
         Ok(cost)
     }
 
-    fn of_sample(&self, course: &Course, sample: usize) -> Vec<Vec<f64>> {
-        let (times, last) = (self.teacher_grid.sigmas(), course.states.len() - 1);
-        let state = |i: usize| course.states[i].sample(sample);
+    fn of_sample(&self, config: &TrainConfig, sample: usize) -> Vec<Vec<f64>> {
+        let (times, last) = (self.teacher_grid.sigmas(), config.states.len() - 1);
+        let state = |i: usize| config.states[i].sample(sample);
         let line = Line::through(state(0), state(last));
         let own: Vec<f64> = (0..=last).map(|j| if j == last { 0.0 } else { line.distance(state(j)) }).collect();
         let mut cost = vec![vec![0.0; last + 1]; last + 1];
         for i in 0..last {
-            let slope = course.slopes[i].sample(sample);
+            let slope = config.slopes[i].sample(sample);
             for j in i + 1..=last {
                 let length = times[j] - times[i];
                 let jump: Vec<f64> = state(i).iter().zip(slope).map(|(x, d)| x + length * d).collect();
@@ -313,7 +313,7 @@ impl Search {
                 let own = pairs.start + range.start..pairs.start + range.end;
                 let noise = noise.slice(range);
                 let Some(k) = k else {
-                    return Ok(self.course(ground, &noise, own)?.states.pop().unwrap_or(noise));
+                    return Ok(self.config(ground, &noise, own)?.states.pop().unwrap_or(noise));
                 };
                 let model = ground.model.denoiser(&ground.pairs.condition(own))?;
                 let mut points = indices.to_vec();
@@ -380,7 +380,7 @@ impl Learnable for Search {
     }
 
     fn search(&self, ground: &Ground<'_>) -> Result<Option<Arc<dyn Learnable>>> {
-        let indices: Vec<usize> = ground.comm.from_first(|| self.found(ground))?;
+        let indices: Vec<usize> = ground.comm.broadcast(|| self.found(ground))?;
         let (base, cost, factor) = (self.base.clone(), self.cost, self.factor);
         let sigmas = self.grid(&indices)?.sigmas().to_vec();
         Ok(Some(Arc::new(Found { body: Gits { base, cost, factor, indices, sigmas }, calls: ground.calls })))
@@ -403,8 +403,8 @@ impl Learnable for Found {
         Vec::new()
     }
 
-    fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built> {
-        dyweight_methods::learned::LearnedSolver::build(&self.body, numbers, frame)
+    fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built> {
+        dyweight_solvers::learned::LearnedSolver::build(&self.body, params, frame)
     }
 
     fn export(&self, _: &[f64], frame: &Frame) -> Result<SolverFile> {
@@ -413,7 +413,7 @@ impl Learnable for Found {
         let nfe = self.calls * count_calls(&plan, frame.prediction)?;
         let sigmas = self.body.sigmas.clone();
         let (grid, schedule) = (Grid::new(sigmas.clone())?, Schedule::Explicit { sigmas });
-        SolverFile::new(Body::Gits(self.body.clone()), &Frame { grid, schedule, nfe, ..frame.clone() })
+        SolverFile::new(MethodParams::Gits(self.body.clone()), &Frame { grid, schedule, nfe, ..frame.clone() })
     }
 }
 

@@ -19,9 +19,9 @@ use crate::spec::{TrainSpec, finite_above};
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
 use dyweight_core::solver::Solver;
-use dyweight_methods::learned::Frame;
-use dyweight_methods::solver_file::Body;
-use dyweight_methods::{Ld3, TimeMode};
+use dyweight_solvers::learned::Frame;
+use dyweight_solvers::solver_file::MethodParams;
+use dyweight_solvers::{Ld3, TimeMode};
 use serde::{Deserialize, Serialize};
 
 /// LD3's own options.
@@ -89,7 +89,7 @@ impl Method for Ld3Method {
         }
     }
 
-    fn usual_rate(&self, _: usize) -> f64 {
+    fn default_rate(&self, _: usize) -> f64 {
         5e-3
     }
 
@@ -107,14 +107,14 @@ impl Method for Ld3Method {
                     Prediction::Velocity => TimeMode::Time,
                 };
                 let (mode, window) = (spec.ld3.mode.unwrap_or(mode), spec.ld3.window.unwrap_or(0.5));
-                Body::Ld3(Ld3::start(BaseOptions::of(spec, USUAL_BASE), mode, window, steps))
+                MethodParams::Ld3(Ld3::start(BaseOptions::of(spec, USUAL_BASE), mode, window, steps))
             }
         };
         Start::of(body, spec)
     }
 
-    fn relaxed(&self, spec: &TrainSpec, frame: &Frame, numbers: usize) -> Result<Option<Relaxation>> {
-        RelaxOptions::of(spec, true, frame.grid.steps(), numbers)
+    fn relaxed(&self, spec: &TrainSpec, frame: &Frame, params: usize) -> Result<Option<Relaxation>> {
+        RelaxOptions::of(spec, true, frame.grid.steps(), params)
     }
 
     fn phases(&self, spec: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>> {

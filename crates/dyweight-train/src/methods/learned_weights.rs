@@ -1,4 +1,4 @@
-//! DyWeight's numbers as training moves them: weights row by row, newest last, then scales, then those of a wider span.
+//! DyWeight's parameters as training moves them: weights row by row, newest last, then scales, then those of a wider span.
 //!
 //! ```text
 //! free: s = θ      bounded: s = ½ + sigmoid(θ) ∈ (½, 3⁄2)
@@ -11,9 +11,9 @@ use crate::learnable::{Learnable, Shown, in_blocks};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::Result;
 use dyweight_core::solver::{Rows, Scales};
-use dyweight_methods::Weights;
-use dyweight_methods::learned::{Block, Built, Frame, LearnedSolver};
-use dyweight_methods::solver_file::{Body, SolverFile};
+use dyweight_solvers::Weights;
+use dyweight_solvers::learned::{Block, Built, Frame, LearnedSolver};
+use dyweight_solvers::solver_file::{MethodParams, SolverFile};
 use serde::{Deserialize, Serialize};
 
 /// How scales are parametrised.
@@ -29,16 +29,16 @@ pub enum ScaleMode {
     None,
 }
 
-/// The shape of a DyWeight solver's numbers.
+/// The shape of a DyWeight solver's parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LearnedWeights {
-    /// As a file keeps them; what numbers it holds does not matter.
+    /// As a file keeps them; what parameters it holds does not matter.
     shape: Weights,
     mode: ScaleMode,
 }
 
 impl LearnedWeights {
-    /// The learnable of solvers of this shape, and the numbers that stand for the given weights and scales.
+    /// The learnable of solvers of this shape, and the parameters that stand for the given weights and scales.
     pub fn new(rows: &Rows, scales: &Scales, mode: ScaleMode, time_shift: bool) -> (Self, Vec<f64>) {
         Self::of(Weights { time_shift, ..Weights::new(rows.clone(), scales.clone()) }, mode)
     }
@@ -48,10 +48,10 @@ impl LearnedWeights {
         if mode == ScaleMode::None {
             shape.time_scale.clear();
         }
-        let kept = shape.numbers();
+        let kept = shape.params();
         let shape = Self { shape, mode };
-        let numbers = shape.as_moved(&kept);
-        (shape, numbers)
+        let params = shape.as_moved(&kept);
+        (shape, params)
     }
 
     /// Where in the list scales, and offsets of bands, stand; and how many weights each band has.
@@ -65,43 +65,43 @@ impl LearnedWeights {
 
     /// Numbers as training moves them, from those of a file.
     fn as_moved(&self, kept: &[f64]) -> Vec<f64> {
-        let (mut numbers, (scales, first, bands)) = (kept.to_vec(), self.places());
+        let (mut params, (scales, first, bands)) = (kept.to_vec(), self.places());
         if self.mode == ScaleMode::Bounded {
             // The inverse of ½ + sigmoid, kept inside where a start lies on or beyond the bound.
-            for s in &mut numbers[scales.clone()] {
+            for s in &mut params[scales.clone()] {
                 let p = (*s - 0.5).clamp(1e-6, 1.0 - 1e-6);
                 *s = (p / (1.0 - p)).ln();
             }
         }
         for k in 0..scales.start {
             let offset = |b: usize| kept[first + b * scales.start + k];
-            numbers[k] = kept[k] - (0..bands).map(offset).sum::<f64>();
-            (0..bands).for_each(|b| numbers[first + b * scales.start + k] = kept[k] + offset(b));
+            params[k] = kept[k] - (0..bands).map(offset).sum::<f64>();
+            (0..bands).for_each(|b| params[first + b * scales.start + k] = kept[k] + offset(b));
         }
-        numbers
+        params
     }
 
     /// Numbers of a file, from those that training moves.
-    fn as_kept(&self, numbers: &[Coeff]) -> Vec<Coeff> {
-        let (mut kept, (scales, first, bands)) = (numbers.to_vec(), self.places());
+    fn as_kept(&self, params: &[Coeff]) -> Vec<Coeff> {
+        let (mut kept, (scales, first, bands)) = (params.to_vec(), self.places());
         if self.mode == ScaleMode::Bounded {
             kept[scales.clone()].iter_mut().for_each(|raw| *raw = 0.5 + raw.sigmoid());
         }
         for k in (0..scales.start).filter(|_| bands > 0) {
-            let lowest = &numbers[k];
-            let others: Vec<Coeff> = (0..bands).map(|b| &numbers[first + b * scales.start + k] - lowest).collect();
+            let lowest = &params[k];
+            let others: Vec<Coeff> = (0..bands).map(|b| &params[first + b * scales.start + k] - lowest).collect();
             let mean = lowest + Coeff::sum(&others) / (bands + 1) as f64;
             for b in 0..bands {
                 let place = first + b * scales.start + k;
-                kept[place] = &numbers[place] - &mean;
+                kept[place] = &params[place] - &mean;
             }
             kept[k] = mean;
         }
         kept
     }
 
-    fn values_in_file(&self, numbers: &[f64]) -> Vec<f64> {
-        let constants: Vec<Coeff> = numbers.iter().map(|v| Coeff::from(*v)).collect();
+    fn values_in_file(&self, params: &[f64]) -> Vec<f64> {
+        let constants: Vec<Coeff> = params.iter().map(|v| Coeff::from(*v)).collect();
         self.as_kept(&constants).iter().map(Coeff::value).collect()
     }
 
@@ -130,19 +130,19 @@ impl Learnable for LearnedWeights {
         self.shape.blocks()
     }
 
-    fn build(&self, numbers: &[Coeff], frame: &Frame) -> Result<Built> {
-        self.shape.build(&self.as_kept(numbers), frame)
+    fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built> {
+        self.shape.build(&self.as_kept(params), frame)
     }
 
-    fn export(&self, numbers: &[f64], frame: &Frame) -> Result<SolverFile> {
+    fn export(&self, params: &[f64], frame: &Frame) -> Result<SolverFile> {
         let mut weights = self.shape.clone();
-        weights.replace(&self.values_in_file(numbers));
-        SolverFile::new(Body::DyWeight(weights), frame)
+        weights.replace(&self.values_in_file(params));
+        SolverFile::new(MethodParams::DyWeight(weights), frame)
     }
 
     /// Scales and weights themselves, whatever they are made of.
-    fn shown(&self, numbers: &[f64]) -> Vec<Shown> {
-        self.shown_as(&self.values_in_file(numbers))
+    fn shown(&self, params: &[f64]) -> Vec<Shown> {
+        self.shown_as(&self.values_in_file(params))
     }
 
     fn shown_gradient(&self, gradient: &[f64]) -> Vec<Shown> {
@@ -153,20 +153,20 @@ impl Learnable for LearnedWeights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dyweight_methods::span::{Bands, Span};
+    use dyweight_solvers::span::{Bands, Span};
 
     #[test]
     fn rows_and_scales_come_back() {
         let (rows, scales) = (vec![vec![1.0], vec![-0.5, 1.5], vec![-0.4, 1.4]], vec![0.9, 1.2]);
         for mode in [ScaleMode::Free, ScaleMode::Bounded] {
-            let (shape, numbers) = LearnedWeights::new(&rows, &scales, mode, true);
-            let kept = shape.values_in_file(&numbers);
+            let (shape, params) = LearnedWeights::new(&rows, &scales, mode, true);
+            let kept = shape.values_in_file(&params);
             assert_eq!(kept[..5], rows.concat());
             assert!(kept[5..].iter().zip(&scales).all(|(a, b)| (a - b).abs() < 1e-12));
-            assert_eq!(shape.shown(&numbers)[0].values, [1.0, 0.0, 0.0, -0.5, 1.5, 0.0, 0.0, -0.4, 1.4]);
+            assert_eq!(shape.shown(&params)[0].values, [1.0, 0.0, 0.0, -0.5, 1.5, 0.0, 0.0, -0.4, 1.4]);
         }
-        let (shape, numbers) = LearnedWeights::new(&rows, &scales, ScaleMode::None, true);
-        assert_eq!(shape.values_in_file(&numbers), rows.concat());
+        let (shape, params) = LearnedWeights::new(&rows, &scales, ScaleMode::None, true);
+        assert_eq!(shape.values_in_file(&params), rows.concat());
     }
 
     /// Weights of all bands are moved one by one; a file has their mean, and what each is above it.
@@ -175,9 +175,9 @@ mod tests {
         let rows = vec![vec![0.3], vec![-0.5, 1.7]];
         let mut weights = Weights::new(rows, vec![0.9]);
         weights.span = Span { bands: Some(Bands::zero(&[2.0, 5.0], &[1, 2])), ..Span::default() };
-        let (shape, numbers) = LearnedWeights::of(weights.clone(), ScaleMode::Free);
-        assert_eq!(numbers, [0.3, -0.5, 1.7, 0.9, 0.3, -0.5, 1.7, 0.3, -0.5, 1.7]);
-        assert_eq!(shape.values_in_file(&numbers), weights.numbers());
+        let (shape, params) = LearnedWeights::of(weights.clone(), ScaleMode::Free);
+        assert_eq!(params, [0.3, -0.5, 1.7, 0.9, 0.3, -0.5, 1.7, 0.3, -0.5, 1.7]);
+        assert_eq!(shape.values_in_file(&params), weights.params());
         let moved = [0.1, -0.5, 1.7, 0.9, 0.4, -0.5, 1.7, 1.0, -0.5, 1.7];
         let kept = shape.values_in_file(&moved);
         assert!((kept[0] - 0.5).abs() < 1e-15 && (kept[4] + 0.1).abs() < 1e-15 && (kept[7] - 0.5).abs() < 1e-15);

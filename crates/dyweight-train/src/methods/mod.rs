@@ -1,6 +1,6 @@
 //! The methods that can be learned, a file each: options of their own, where they start, and the recipe of their authors.
 //!
-//! A method is a [`LearnedSolver`](dyweight_methods::learned::LearnedSolver) in `dyweight-methods` (DyWeight: in `dyweight-core`) and a `Method` here; the trainer is the same for all.
+//! A method is a [`LearnedSolver`](dyweight_solvers::learned::LearnedSolver) in `dyweight-solvers` (DyWeight: in `dyweight-core`) and a `Method` here; the trainer is the same for all.
 
 mod amed;
 pub mod base;
@@ -16,7 +16,7 @@ pub mod relaxed;
 mod s4s;
 pub mod span;
 
-use crate::learnable::{ByBody, Learnable};
+use crate::learnable::{ByParams, Learnable};
 use crate::learned::Learned;
 use crate::optimiser::Optimiser;
 use crate::rate::{Rate, RateRule};
@@ -28,9 +28,9 @@ use crate::targets::Supervision;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::solver::Solver;
-use dyweight_methods::learned::Frame;
-use dyweight_methods::solver_file::{Body, LEARNED};
-use dyweight_methods::spec::ScheduleSpec;
+use dyweight_solvers::learned::Frame;
+use dyweight_solvers::solver_file::{LEARNED, MethodParams};
+use dyweight_solvers::spec::ScheduleSpec;
 use std::sync::Arc;
 
 /// All of them.
@@ -83,7 +83,7 @@ pub(crate) trait Method: Sync {
     }
 
     /// The rule of the grid, where nothing was said.
-    fn usual_schedule(&self, given: &ScheduleSpec, _: Prediction) -> ScheduleSpec {
+    fn default_schedule(&self, given: &ScheduleSpec, _: Prediction) -> ScheduleSpec {
         given.clone()
     }
 
@@ -93,20 +93,20 @@ pub(crate) trait Method: Sync {
     }
 
     /// What the student is compared with.
-    fn taught(&self, spec: &TrainSpec, _: &Frame, _: &dyn Learnable) -> Result<Taught> {
-        Ok(Taught { supervision: spec.supervised()?, stepwise: None, near: None, halved: false })
+    fn teaching(&self, spec: &TrainSpec, _: &Frame, _: &dyn Learnable) -> Result<Teaching> {
+        Ok(Teaching { supervision: spec.supervised()?, stepwise: None, near: None, halved: false })
     }
 
     /// Whether a budget of network calls is spent with an analytical first step.
-    fn usual_afs(&self, _: Prediction) -> bool {
+    fn default_afs(&self, _: Prediction) -> bool {
         false
     }
 
     /// The rate for a number of steps.
-    fn usual_rate(&self, steps: usize) -> f64;
+    fn default_rate(&self, steps: usize) -> f64;
 
     /// The largest norm of a gradient.
-    fn usual_clip(&self) -> f64 {
+    fn default_clip(&self) -> f64 {
         1.0
     }
 
@@ -116,7 +116,7 @@ pub(crate) trait Method: Sync {
     /// Where training starts.
     fn start(&self, spec: &TrainSpec, frame: &Frame) -> Result<Start>;
 
-    /// How the noise of pairs moves, where it does; a sample has so many numbers.
+    /// How the noise of pairs moves, where it does; a sample has so many parameters.
     fn relaxed(&self, _spec: &TrainSpec, _frame: &Frame, _numbers: usize) -> Result<Option<Relaxation>> {
         Ok(None)
     }
@@ -126,7 +126,7 @@ pub(crate) trait Method: Sync {
 }
 
 /// What a student is compared with, and when.
-pub(crate) struct Taught {
+pub(crate) struct Teaching {
     /// Which states of the teacher.
     pub supervision: Supervision,
     /// Step by step, where it is.
@@ -144,8 +144,8 @@ pub(crate) const USUAL_WINDOW: usize = 3;
 pub(crate) struct Start {
     /// What is learned.
     pub learnable: Arc<dyn Learnable>,
-    /// Its numbers.
-    pub numbers: Vec<f64>,
+    /// Its parameters.
+    pub params: Vec<f64>,
     /// The most slopes a step weighs; for a method without such a number, of iPNDM, with which it is compared.
     pub window: usize,
     /// The options, with what was decided filled in.
@@ -153,15 +153,15 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// The start of a method that learns its body's numbers as they are.
-    fn of(body: Body, spec: &TrainSpec) -> Result<Self> {
+    /// The start of a method that learns its body's parameters as they are.
+    fn of(body: MethodParams, spec: &TrainSpec) -> Result<Self> {
         body.learned().check()?;
-        let numbers = body.learned().numbers();
-        Ok(Self { learnable: Arc::new(ByBody(body)), numbers, window: USUAL_WINDOW, settled: spec.clone() })
+        let params = body.learned().params();
+        Ok(Self { learnable: Arc::new(ByParams(body)), params, window: USUAL_WINDOW, settled: spec.clone() })
     }
 
     /// The body that `--init` names, if it does: one of this method and of as many steps.
-    fn given(method: &'static str, spec: &TrainSpec, steps: usize) -> Result<Option<Body>> {
+    fn given(method: &'static str, spec: &TrainSpec, steps: usize) -> Result<Option<MethodParams>> {
         let Some(source) = spec.init.as_deref() else { return Ok(None) };
         let learned = Learned::open(source)?;
         if learned.body.method() != method {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// When a step-by-step training moves the numbers.
+/// When a step-by-step training moves the parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Updates {
@@ -42,7 +42,7 @@ pub struct PointOptions {
     /// The last step's directions of epd are not scaled.
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub last_direction_one: Option<bool>,
-    /// When epd moves its numbers: after each step, or after the last by its loss alone [last for epd on images in fewer than 5 steps].
+    /// When epd moves its parameters: after each step, or after the last by its loss alone [last for epd on images in fewer than 5 steps].
     #[cfg_attr(feature = "clap", arg(long, value_name = "each|last", value_parser = crate::spec::one_of::<Updates>(&["each", "last"]), help_heading = "Optimisation"))]
     pub updates: Option<Updates>,
 }

@@ -17,14 +17,14 @@ pub struct RelaxOptions {
     /// Step of the noise [12 by the number of steps].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub noise_step: Option<f64>,
-    /// Radius in which the noise of a pair stays [0.001 times a sample's numbers by the steps squared].
+    /// Radius in which the noise of a pair stays [0.001 times a sample's parameters by the steps squared].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub noise_radius: Option<f64>,
 }
 
 impl RelaxOptions {
     /// The relaxation of a run, if there is one; `usual` decides where nothing was said.
-    pub(super) fn of(spec: &TrainSpec, usual: bool, steps: usize, numbers: usize) -> Result<Option<Relaxation>> {
+    pub(super) fn of(spec: &TrainSpec, usual: bool, steps: usize, params: usize) -> Result<Option<Relaxation>> {
         let own = &spec.relax;
         if !own.relax.unwrap_or(usual) {
             return Ok(None);
@@ -37,7 +37,7 @@ impl RelaxOptions {
             step: finite_above("noise-step", own.noise_step.unwrap_or(rounded(12.0 / steps)), 0.0)?,
             radius: finite_above(
                 "noise-radius",
-                own.noise_radius.unwrap_or(rounded(1e-3 * numbers as f64 / (steps * steps))),
+                own.noise_radius.unwrap_or(rounded(1e-3 * params as f64 / (steps * steps))),
                 0.0,
             )?,
         }))

@@ -14,9 +14,9 @@ use crate::spec::{TrainSpec, finite_above};
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
 use dyweight_core::solver::{Ipndm, Solver};
-use dyweight_methods::learned::Frame;
-use dyweight_methods::solver_file::Body;
-use dyweight_methods::{S4s, TimeMode};
+use dyweight_solvers::learned::Frame;
+use dyweight_solvers::solver_file::MethodParams;
+use dyweight_solvers::{S4s, TimeMode};
 
 /// S4S, or S4S-Alt.
 pub(super) struct S4sMethod {
@@ -55,7 +55,7 @@ impl Method for S4sMethod {
         TrainSpec { rate: spec.rate.or(Some(RateRule::Constant)), ..spec }
     }
 
-    fn usual_rate(&self, _: usize) -> f64 {
+    fn default_rate(&self, _: usize) -> f64 {
         1e-3
     }
 
@@ -72,11 +72,11 @@ impl Method for S4sMethod {
             Prediction::Velocity => TimeMode::Time,
         };
         let solver = S4s::start(BaseOptions::of(spec, USUAL_BASE), spec.ld3.mode.unwrap_or(mode), self.alt, frame)?;
-        Start::of(if self.alt { Body::S4sAlt(solver) } else { Body::S4s(solver) }, spec)
+        Start::of(if self.alt { MethodParams::S4sAlt(solver) } else { MethodParams::S4s(solver) }, spec)
     }
 
-    fn relaxed(&self, spec: &TrainSpec, frame: &Frame, numbers: usize) -> Result<Option<Relaxation>> {
-        RelaxOptions::of(spec, false, frame.grid.steps(), numbers)
+    fn relaxed(&self, spec: &TrainSpec, frame: &Frame, params: usize) -> Result<Option<Relaxation>> {
+        RelaxOptions::of(spec, false, frame.grid.steps(), params)
     }
 
     fn phases(&self, spec: &TrainSpec, common: &Common, _: &dyn Learnable) -> Result<Vec<Phase>> {

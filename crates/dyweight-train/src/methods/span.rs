@@ -7,7 +7,7 @@
 use dyweight_core::denoiser::{no_embedding, no_feature};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Stream;
-use dyweight_methods::span::{Bands, EmbeddingShift, Operator, SIZES, SampleNet, Span, StateWeights, check_edges};
+use dyweight_solvers::span::{Bands, EmbeddingShift, Operator, SIZES, SampleNet, Span, StateWeights, check_edges};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ const MOST_NUMBERS: usize = 1 << 20;
 const EXPECTED: &str = "a list of state, bands (or bands:3:7:13), operator:3, operator:5, operator:3:mixed, operator:5:mixed, sample, embedding; or wide; or none";
 /// Calls up to which a span is worth having (docs/studies/beyond.md).
 const WIDE_CALLS: usize = 3;
-/// Shifts of the embedding have no more numbers there: second-order descent solves for all at once.
+/// Shifts of the embedding have no more parameters there: second-order descent solves for all at once.
 const WIDE_SHIFTS: usize = 1536;
 
 impl FromStr for SpanSpec {
@@ -142,7 +142,7 @@ impl SpanSpec {
         Self {
             bands: bands.map(|_| Bands::EDGES.to_vec()),
             operator: bands.map(|_| OperatorSpec { size: 3, mixed: false }),
-            embedding: on.embedding.is_some_and(|numbers| numbers * on.calls <= WIDE_SHIFTS),
+            embedding: on.embedding.is_some_and(|params| params * on.calls <= WIDE_SHIFTS),
             ..Self::default()
         }
     }
@@ -152,12 +152,12 @@ impl SpanSpec {
         let Some(OperatorSpec { size, mixed }) = self.operator else { return Ok(()) };
         let kernels: usize = widths.iter().map(|width| width + 1).sum();
         let taps = (size * size * channels).saturating_mul(if mixed { channels } else { 1 });
-        let numbers = taps.saturating_mul(kernels);
-        if numbers <= MOST_NUMBERS {
+        let params = taps.saturating_mul(kernels);
+        if params <= MOST_NUMBERS {
             return Ok(());
         }
         let expected =
-            format!("{kernels} kernels for {channels} channels have {numbers} numbers, more than {MOST_NUMBERS}");
+            format!("{kernels} kernels for {channels} channels have {params} numbers, more than {MOST_NUMBERS}");
         Err(Error::BadValue { name: "span", value: self.to_string(), expected })
     }
 
@@ -203,7 +203,7 @@ impl SpanSpec {
             }),
             sample: zero.sample.map(|zero| given.sample.filter(|s| s.features() == zero.features()).unwrap_or(zero)),
             embedding: zero.embedding.map(|zero| {
-                let alike = given.embedding.filter(|e| e.numbers() == zero.numbers());
+                let alike = given.embedding.filter(|e| e.params() == zero.params());
                 alike.map(|e| e.fitted(on.calls)).unwrap_or(zero)
             }),
         })
@@ -233,8 +233,8 @@ struct Parts {
 
 impl On {
     fn shift(&self) -> Result<EmbeddingShift> {
-        let numbers = self.embedding.ok_or_else(|| no_embedding(0, None))?;
-        Ok(EmbeddingShift::zero(self.calls, numbers))
+        let params = self.embedding.ok_or_else(|| no_embedding(0, None))?;
+        Ok(EmbeddingShift::zero(self.calls, params))
     }
 
     fn net(&self, widths: &[usize]) -> Result<SampleNet> {
@@ -256,9 +256,9 @@ mod tests {
     use crate::{Loss, TrainSpec, train};
     use dyweight_core::denoiser::Model;
     use dyweight_core::mixture::Mixture;
-    use dyweight_methods::learned::{Block, LearnedSolver};
-    use dyweight_methods::solver_file::SolverFile;
-    use dyweight_methods::spec::{Budget, ScheduleSpec};
+    use dyweight_solvers::learned::{Block, LearnedSolver};
+    use dyweight_solvers::solver_file::SolverFile;
+    use dyweight_solvers::spec::{Budget, ScheduleSpec};
     use std::sync::Arc;
 
     #[test]
@@ -310,8 +310,8 @@ mod tests {
             let file = trained(&TrainSpec { plain: Some(true), ..spec(Some(span)) });
             let Some(weights) = file.body.weights() else { unreachable!() };
             assert_eq!(weights.span.parts().join(","), span);
-            let moved = |block: &Block, numbers: &[f64]| block.is_empty() || numbers.iter().any(|v| *v != 0.0);
-            let mut rest = &weights.numbers()[..];
+            let moved = |block: &Block, params: &[f64]| block.is_empty() || params.iter().any(|v| *v != 0.0);
+            let mut rest = &weights.params()[..];
             for block in weights.blocks() {
                 let (own, others) = rest.split_at(block.len());
                 assert!(moved(&block, own), "{span}: nothing has moved in {}", block.name);
@@ -353,17 +353,17 @@ mod tests {
         let on = On { shape: Some([1, 1, 2]), feature: Some(64), embedding: Some(5), calls: 2, seed: 3 };
         let spec: SpanSpec = ALL.parse().unwrap();
         let zero = spec.start(&Span::default(), &widths, &on).unwrap();
-        let numbers: Vec<f64> = (0..zero.numbers().len()).map(|i| i as f64).collect();
-        let given = zero.with(&numbers);
+        let params: Vec<f64> = (0..zero.params().len()).map(|i| i as f64).collect();
+        let given = zero.with(&params);
         assert_eq!(spec.start(&given, &widths, &on).unwrap(), given);
         let less = "operator:3".parse::<SpanSpec>().unwrap().start(&given, &widths, &on).unwrap();
         assert_eq!((less.operator, less.state.is_some()), (given.operator.clone(), false));
         let other = "operator:3:mixed".parse::<SpanSpec>().unwrap().start(&given, &widths, &on).unwrap();
-        assert!(other.numbers().iter().all(|v| **v == 0.0));
+        assert!(other.params().iter().all(|v| **v == 0.0));
         // Shifts belong to the last calls, of an embedding of that size alone.
         let embedding: SpanSpec = "embedding".parse().unwrap();
-        let shifts = |calls: usize, numbers: usize, given: &Span| {
-            let on = On { calls, embedding: Some(numbers), ..on };
+        let shifts = |calls: usize, params: usize, given: &Span| {
+            let on = On { calls, embedding: Some(params), ..on };
             embedding.start(given, &widths, &on).unwrap().embedding.unwrap().shifts
         };
         let given = Span { embedding: Some(EmbeddingShift { shifts: vec![vec![1.0; 5], vec![2.0; 5]] }), ..given };

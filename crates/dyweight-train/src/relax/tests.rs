@@ -1,19 +1,19 @@
 //! Rounds and balls by hand, and the first visits of the released training loop.
 
 use super::*;
-use crate::learnable::{ByBody, Learnable};
+use crate::learnable::{ByParams, Learnable};
 use crate::objective::Loss;
 use crate::optimiser::{Moments, Optimiser, clip};
 use crate::student::Student;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::mixture::Mixture;
 use dyweight_core::schedule::Schedule;
-use dyweight_core::trail::Memory;
+use dyweight_core::tape::Memory;
 use dyweight_files::TensorFile;
-use dyweight_methods::Base;
-use dyweight_methods::Ld3;
-use dyweight_methods::learned::Frame;
-use dyweight_methods::solver_file::Body;
+use dyweight_solvers::Base;
+use dyweight_solvers::Ld3;
+use dyweight_solvers::learned::Frame;
+use dyweight_solvers::solver_file::MethodParams;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -84,7 +84,7 @@ fn rows(all: &[f64], ids: &[usize]) -> Tensor {
     Tensor::new([ids.len(), 3, 4, 4], data).unwrap()
 }
 
-/// Ten visits each of four runs: losses, gradients, both optimisers, the trial and what is kept of it. Where the released loop puts its best numbers
+/// Ten visits each of four runs: losses, gradients, both optimisers, the trial and what is kept of it. Where the released loop puts its best parameters
 /// back, after a validation and at the start of a round, the record says so.
 #[test]
 fn the_released_loop_visit_by_visit() {
@@ -99,7 +99,7 @@ fn the_released_loop_visit_by_visit() {
         let student = Student { frame, loss: Loss::L2, memory: Memory::Recompute, stepwise: None, near: None };
         let of = |key: &str| records.get(&format!("{run}.{key}"));
         let (own, targets, mut now) = (of("latents"), of("targets"), of("latents"));
-        let learnable = ByBody(Body::Ld3(body));
+        let learnable = ByParams(MethodParams::Ld3(body));
         let learnable: &dyn Learnable = &learnable;
         let mut moments = [Moments::new(steps + 1), Moments::new(steps + 1)];
         let (batches, rates, valid) = (of("batch"), of("rates"), of("is_valid"));
@@ -110,10 +110,10 @@ fn the_released_loop_visit_by_visit() {
             let row = |key: &str| of(key)[(steps + 1) * visit..(steps + 1) * (visit + 1)].to_vec();
             let [step, lr1, lr2] = [0, 1, 2].map(|k| rates[3 * visit + k]);
             let width = 2 * (steps + 1);
-            let mut numbers = of("start")[width * visit..width * (visit + 1)].to_vec();
+            let mut params = of("start")[width * visit..width * (visit + 1)].to_vec();
             let (noise, y) = (rows(&now, &ids), rows(&targets, &ids));
             let found = student
-                .gradient(&model, (learnable, &numbers[..]), (&noise, true), std::slice::from_ref(&y), None)
+                .gradient(&model, (learnable, &params[..]), (&noise, true), std::slice::from_ref(&y), None)
                 .unwrap();
             near(&name("loss"), &found.losses, &of("loss")[2 * visit..2 * visit + 2], 1e-6);
             let both = of("round")[visit] >= options["rounds_v1"].as_f64().unwrap();
@@ -122,21 +122,21 @@ fn the_released_loop_visit_by_visit() {
                 let (mut g1, mut g2) = (gradient[..=steps].to_vec(), gradient[steps + 1..].to_vec());
                 near(&name("gradient of p1"), &g1, &row("grad_p1"), if visit == 0 { 1e-7 } else { 1e-6 });
                 clip(&mut g1, 1.0);
-                let (p1, p2) = numbers.split_at_mut(steps + 1);
+                let (p1, p2) = params.split_at_mut(steps + 1);
                 moments[0].update(Optimiser::RmsProp, p1, &g1, lr1, 0.0);
                 if both {
                     near(&name("gradient of p2"), &g2, &row("grad_p2"), 1e-6);
                     clip(&mut g2, 1.0);
                     moments[1].update(Optimiser::Sgd, p2, &g2, lr2, 0.0);
                 }
-                near(&name("p1"), &numbers[..=steps], &row("p1"), 1e-6);
-                near(&name("p2"), &numbers[steps + 1..], &row("p2"), 1e-6);
+                near(&name("p1"), &params[..=steps], &row("p1"), 1e-6);
+                near(&name("p2"), &params[steps + 1..], &row("p2"), 1e-6);
             }
-            numbers = [row("p1_now"), row("p2_now")].concat();
+            params = [row("p1_now"), row("p2_now")].concat();
             let trial = trial(&noise, &rows(&own, &ids), &found, (step, radius));
             let sample = |key: &str| of(key)[2 * 48 * visit..2 * 48 * (visit + 1)].to_vec();
             near(&name("trial"), trial.data(), &sample("trial"), 1e-6);
-            let after = student.losses(&model, (learnable, &numbers[..]), &trial, &[y]).unwrap();
+            let after = student.losses(&model, (learnable, &params[..]), &trial, &[y]).unwrap();
             near(&name("loss after"), &after, &of("loss_after")[2 * visit..2 * visit + 2], 1e-6);
             let mut kept = noise;
             keep(&mut kept, &trial, &found.losses, &after);

@@ -17,7 +17,7 @@ use crate::methods::points::{CountParallel, PointOptions};
 use crate::methods::relaxed::RelaxOptions;
 use crate::rate::RateRule;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::trail::Memory;
+use dyweight_core::tape::Memory;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! A training run from its options.
 
 use super::{ClassName, TrainSpec, finite_above, not_negative, positive};
-use crate::curvature::MOST_NUMBERS;
 use crate::learnable::Learnable;
-use crate::methods::{self, Common, Start, Taught};
+use crate::methods::{self, Common, Start, Teaching};
+use crate::newton::MOST_NUMBERS;
 use crate::recipe::Recipe;
 use crate::{Loss, Noise, Optimiser, Pairs, Prompts, Student, Supervision};
 use dyweight_core::denoiser::{Condition, Model};
@@ -11,9 +11,9 @@ use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
 use dyweight_core::tensor::Tensor;
 use dyweight_files::TensorFile;
-use dyweight_methods::learned::Frame;
-use dyweight_methods::spec::budget::Setting;
-use dyweight_methods::spec::{Budget, ScheduleSpec};
+use dyweight_solvers::learned::Frame;
+use dyweight_solvers::spec::budget::Setting;
+use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use std::sync::Arc;
 
 /// The share of a second-order step that is taken where the rate is highest.
@@ -56,7 +56,7 @@ impl TrainSpec {
         methods::refuse_foreign_options(method, self)?;
         let spec = method.usual(self.clone());
         let frame = spec.frame(method, model, schedule, budget)?;
-        let Start { learnable, numbers, window, settled } = method.start(&spec, &frame)?;
+        let Start { learnable, params, window, settled } = method.start(&spec, &frame)?;
         let relax = method.relaxed(&spec, &frame, model.shape().iter().product())?;
         let moments = loss.joint().map(|_| spec.joint.samples()).transpose()?;
         if let (Some(pairs), Some(samples)) = (spec.pairs, moments) {
@@ -72,18 +72,18 @@ impl TrainSpec {
             let expected = format!("an iteration takes {} pairs: at least so many", recipe.pairs);
             return Err(Error::BadValue { name: "pairs", value: distinct.to_string(), expected });
         }
-        let Taught { supervision, stepwise, near, halved } = method.taught(&spec, &frame, &*learnable)?;
+        let Teaching { supervision, stepwise, near, halved } = method.teaching(&spec, &frame, &*learnable)?;
         let student = Student { frame, loss, memory: self.memory.unwrap_or_default(), stepwise, near };
         if recipe.is_second_order() {
-            spec.require_second_order(method.name(), &student, &numbers)?;
+            spec.require_second_order(method.name(), &student, &params)?;
         }
         let (afs, lr) = (Some(student.frame.afs), Some(recipe.phases[0].groups[0].rate.base));
         let resolved = TrainSpec { afs, lr, ..settled };
-        Ok(TrainPlan { student, learnable, start: numbers, window, recipe, supervision, halved, resolved })
+        Ok(TrainPlan { student, learnable, start: params, window, recipe, supervision, halved, resolved })
     }
 
     /// An error where second-order descent has nothing to go by.
-    fn require_second_order(&self, method: &str, student: &Student, numbers: &[f64]) -> Result<()> {
+    fn require_second_order(&self, method: &str, student: &Student, params: &[f64]) -> Result<()> {
         let refused = |problem: String, hint: &str| Err(Error::Conflict { problem, hint: hint.into() });
         if student.stepwise.is_some() || student.near.is_some() {
             let problem =
@@ -95,9 +95,9 @@ impl TrainSpec {
             let problem = format!("--optimiser newton does not know how the loss {loss} bends");
             return refused(problem, "use another --loss, or another --optimiser");
         }
-        if numbers.len() > MOST_NUMBERS {
+        if params.len() > MOST_NUMBERS {
             let problem =
-                format!("--optimiser newton is for at most {MOST_NUMBERS} numbers, and these are {}", numbers.len());
+                format!("--optimiser newton is for at most {MOST_NUMBERS} numbers, and these are {}", params.len());
             return refused(problem, "learn fewer, or use another --optimiser");
         }
         let given = [("clip", self.clip.is_some()), ("weight-decay", self.weight_decay.is_some())];
@@ -121,10 +121,10 @@ impl TrainSpec {
         budget: Budget,
     ) -> Result<Frame> {
         let prediction = model.prediction();
-        let schedule = &method.usual_schedule(schedule, prediction);
+        let schedule = &method.default_schedule(schedule, prediction);
         let rule = schedule.on(model)?;
         let range = schedule.range(&rule, model.sigma_range());
-        let afs = self.afs.unwrap_or(matches!(budget, Budget::Nfe(_)) && method.usual_afs(prediction));
+        let afs = self.afs.unwrap_or(matches!(budget, Budget::Nfe(_)) && method.default_afs(prediction));
         let (calls, bounded) = (self.calls(model)?, model.is_bounded());
         // Numbers only exist once the length of the grid is known: a stand-in with the same calls finds it.
         let stand_in = method.stand_in(self, bounded)?;
@@ -160,28 +160,28 @@ impl TrainSpec {
         let batch = positive("batch", self.batch.unwrap_or(defaults.batch))?;
         let optimiser = self.optimiser.unwrap_or_default();
         // An iteration of second order sweeps twice.
-        let usual_iterations = match optimiser {
+        let default_iterations = match optimiser {
             Optimiser::Newton => defaults.iterations.div_ceil(2),
             _ => defaults.iterations,
         };
-        let iterations = positive("iters", self.iters.unwrap_or(usual_iterations))?;
+        let iterations = positive("iters", self.iters.unwrap_or(default_iterations))?;
         let warm_up = self.warm_up.unwrap_or(0.1);
         if !(0.0..=1.0).contains(&warm_up) {
             let expected = "must lie between 0 and 1".into();
             return Err(Error::BadValue { name: "warm-up", value: warm_up.to_string(), expected });
         }
-        let usual_rate = || match optimiser {
+        let default_rate = || match optimiser {
             Optimiser::Newton => NEWTON_RATE,
-            _ => method.usual_rate(frame.grid.steps()),
+            _ => method.default_rate(frame.grid.steps()),
         };
         let common = Common {
             iterations,
-            lr: finite_above("lr", self.lr.unwrap_or_else(usual_rate), 0.0)?,
+            lr: finite_above("lr", self.lr.unwrap_or_else(default_rate), 0.0)?,
             warm_up,
             rule: self.rate.unwrap_or_default(),
             optimiser,
             decay: not_negative("weight-decay", self.weight_decay.unwrap_or(0.01))?,
-            clip: self.clip.map_or(Ok(method.usual_clip()), |clip| finite_above("clip", clip, 0.0))?,
+            clip: self.clip.map_or(Ok(method.default_clip()), |clip| finite_above("clip", clip, 0.0))?,
         };
         let every = positive("validate-every", self.validate_every.unwrap_or((iterations / 40).max(1)))?;
         Ok(Recipe {

@@ -7,8 +7,8 @@ use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::LowerOrderFinal;
-use dyweight_methods::spec::budget::{Setting, check_steps};
-use dyweight_methods::spec::{Budget, SolverSpec};
+use dyweight_solvers::spec::budget::{Setting, check_steps};
+use dyweight_solvers::spec::{Budget, SolverSpec};
 
 impl TrainSpec {
     /// The teacher for a student.

@@ -8,8 +8,8 @@ use dyweight::noise::Stream;
 use dyweight::sample::{Plan, integrate};
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::{Budget, ScheduleSpec};
+use dyweight::tape::{Cotangent, Memory, Tape};
 use dyweight::tensor::dot;
-use dyweight::trail::{Cotangent, Memory, Trail};
 use dyweight::train::{Loss, TrainSpec, train};
 use dyweight::{Result, Tensor};
 use std::ops::ControlFlow;
@@ -31,18 +31,18 @@ fn batch(seed: u64) -> Tensor {
     Tensor::new([2, 1, 28, 28], Stream::new(seed).normals(2 * 784)).unwrap()
 }
 
-/// What a solver of these numbers makes of noise, on a trail.
-fn run(trail: &mut Trail<'_>, file: &SolverFile, numbers: &[Coeff]) -> Result<dyweight::trail::Sample> {
+/// What a solver of these numbers makes of noise, on a tape.
+fn run(tape: &mut Tape<'_>, file: &SolverFile, numbers: &[Coeff]) -> Result<dyweight::tape::Var> {
     let built = file.body.learned().build(numbers, &file.frame()?)?;
     let plan = Plan { solver: &*built.solver, times: built.times.clone(), afs: file.afs, denoise_to_zero: false };
-    let start = trail.start(batch(5));
-    integrate(trail, &plan, &start, &mut |_| ControlFlow::Continue(()))
+    let start = tape.start(batch(5));
+    integrate(tape, &plan, &start, &mut |_| ControlFlow::Continue(()))
 }
 
 fn sampled(model: &dyn Differentiable, file: &SolverFile, numbers: &[f64]) -> Result<Tensor> {
     let constants: Vec<Coeff> = numbers.iter().map(|v| Coeff::from(*v)).collect();
-    let mut trail = Trail::sampling(model).analytic_first(file.afs);
-    run(&mut trail, file, &constants).map(|x| x.tensor().clone())
+    let mut tape = Tape::sampling(model).analytic_first(file.afs);
+    run(&mut tape, file, &constants).map(|x| x.tensor().clone())
 }
 
 #[test]
@@ -57,23 +57,23 @@ fn shifts_are_learned_on_a_network_from_dyweights_bits() {
     assert_eq!(SolverFile::parse(&file.to_bytes()).unwrap(), file);
     // At 0 it is the solver without.
     let bound = model.denoiser(&Condition::classes([3, 7])).unwrap();
-    let mut zeroed = file.body.learned().numbers();
+    let mut zeroed = file.body.learned().params();
     let own = zeroed.len() - 2 * numbers;
     zeroed[own..].fill(0.0);
     let mut plain = file.clone();
-    let dyweight::solver_file::Body::DyWeight(narrow) = &mut plain.body else { unreachable!() };
+    let dyweight::solver_file::MethodParams::DyWeight(narrow) = &mut plain.body else { unreachable!() };
     narrow.span = Default::default();
     assert_eq!(sampled(&*bound, &file, &zeroed).unwrap(), sampled(&*bound, &plain, &zeroed[..own]).unwrap());
     // Elsewhere it is not, and the sweep has the derivative: kept or made anew, in its own direction and in another.
     let mut z = Stream::new(8);
-    let at: Vec<f64> = file.body.learned().numbers().iter().map(|v| v + 0.02 * z.normal()).collect();
+    let at: Vec<f64> = file.body.learned().params().iter().map(|v| v + 0.02 * z.normal()).collect();
     let cotangent = batch(6);
     let gradient = |memory: Memory| {
         let parameters: Vec<Coeff> = at.iter().enumerate().map(|(i, v)| Coeff::parameter(*v, i)).collect();
-        let mut trail = Trail::recording(&*bound, memory).analytic_first(file.afs);
-        let sample = run(&mut trail, &file, &parameters).unwrap();
+        let mut tape = Tape::recording(&*bound, memory).analytic_first(file.afs);
+        let sample = run(&mut tape, &file, &parameters).unwrap();
         let seeds = vec![Cotangent { sample, cotangent: cotangent.clone() }];
-        let found = trail.gradients(seeds, at.len()).unwrap().parameters;
+        let found = tape.gradients(seeds, at.len()).unwrap().parameters;
         found.iter().map(|g| g.iter().sum::<f64>()).collect::<Vec<f64>>()
     };
     let found = gradient(Memory::Keep);

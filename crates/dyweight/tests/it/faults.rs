@@ -10,8 +10,8 @@ use dyweight::sample::{Outcome, Plan, sample};
 use dyweight::schedule::Grid;
 use dyweight::solver::{DyWeight, Initial, Solver};
 use dyweight::spec::{Budget, METHODS, ScheduleSpec, SolverSpec};
-use dyweight::trail::Memory;
-use dyweight::train::{Event, Loss, Parts, Targets, Training};
+use dyweight::tape::Memory;
+use dyweight::train::{Event, Loss, Targets, Training, TrainingParts};
 use dyweight::train::{TrainPlan, TrainSpec};
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
@@ -351,7 +351,7 @@ fn train(student: &Arc<Faulty>, spec: &TrainSpec, show: &mut dyn FnMut(&Training
         Ok(Arc::new(Targets::new(model.clone(), pairs, teacher, plan.supervision, 4)))
     };
     let (training, validation) = (targets("training")?, targets("validation")?);
-    let mut run = Training::new(Parts {
+    let mut run = Training::new(TrainingParts {
         model: student.clone(),
         student: plan.student,
         learnable: plan.learnable,
@@ -362,7 +362,7 @@ fn train(student: &Arc<Faulty>, spec: &TrainSpec, show: &mut dyn FnMut(&Training
     })?;
     while !run.is_finished() {
         let outcome = run.advance();
-        assert!(run.numbers.iter().all(|v| v.is_finite()), "numbers {:?}", run.numbers);
+        assert!(run.params.iter().all(|v| v.is_finite()), "numbers {:?}", run.params);
         show(&run, outcome?.validation.map(|v| v.event));
     }
     Ok(run.result().to_vec())

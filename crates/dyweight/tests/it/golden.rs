@@ -12,7 +12,7 @@ use dyweight::solver::{LowerOrderFinal, Predict, Solver, Variant};
 use dyweight::spec::budget::Setting;
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
 use dyweight::train::{Learned, TrainSpec};
-use dyweight::train::{Loss, Noise, Parts, Targets, Training};
+use dyweight::train::{Loss, Noise, Targets, Training, TrainingParts};
 use dyweight::{Result, Tensor};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -156,7 +156,7 @@ fn trace(model: &Arc<dyn Model>, file: &TensorFile, name: &str, run: &Value) -> 
     pairs.noise = Noise::Given(Tensor::new([noise.len() / 48, 3, 4, 4], noise)?);
     let teacher = spec.teacher(&**model, &plan)?;
     let targets = Arc::new(Targets::new(model.clone(), pairs, teacher, plan.supervision, plan.recipe.micro_batch));
-    let mut training = Training::new(Parts {
+    let mut training = Training::new(TrainingParts {
         model: model.clone(),
         student: plan.student,
         learnable: plan.learnable,
@@ -167,7 +167,7 @@ fn trace(model: &Arc<dyn Model>, file: &TensorFile, name: &str, run: &Value) -> 
     })?;
     let (mut weights, mut scales) = (Vec::new(), Vec::new());
     let mut note = |training: &Training| {
-        let shown = training.learnable().shown(&training.numbers);
+        let shown = training.learnable().shown(&training.params);
         weights.extend(shown[0].values.clone());
         scales.extend(shown[1].values.clone());
     };

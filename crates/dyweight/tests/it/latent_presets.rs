@@ -78,7 +78,7 @@ fn check(model: &LoadedModel, preset: &str, condition: &Condition) -> Result<()>
 fn stable_diffusion() -> Result<()> {
     let model = ModelSpec { shape: Some([4, 8, 8]), ..ModelSpec::named(TINY) }.build()?;
     let contexts = vec![model.model.context_of("a photo of the cat")?];
-    let condition = Condition { contexts, negative: Context::Nothing, guidance: Some(7.5) };
+    let condition = Condition { contexts, negative: Context::Unconditional, guidance: Some(7.5) };
     for preset in ["preset:ms-coco-nfe8", "preset:ms-coco-nfe12", "preset:ms-coco-nfe16", "preset:ms-coco-nfe20"] {
         check(&model, preset, &condition)?;
     }

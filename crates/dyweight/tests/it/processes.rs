@@ -5,10 +5,10 @@ use crate::edm_common;
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::Rng;
 use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
-use dyweight::study::contest::{Contestant, Entry, Experiment, Judging, Piece, Subject, Watch, run};
+use dyweight::study::benchmark::{Candidate, Entry, Experiment, Judging, Piece, Subject, Watch, run};
 use dyweight::train::TrainSpec;
 use dyweight::train::comm::{Comm, Solo};
-use dyweight::train::{Course, Files, Loss, Optimiser};
+use dyweight::train::{Files, Loss, Optimiser, TrainConfig};
 use dyweight::{Error, Result};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -31,12 +31,12 @@ impl Comm for Thread {
         self.places.len()
     }
 
-    fn gather(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-        let all = self.all_gather(mine)?;
+    fn gather_bytes(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        let all = self.all_gather_bytes(mine)?;
         Ok((self.rank == 0).then_some(all))
     }
 
-    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+    fn all_gather_bytes(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         *self.places[self.rank].lock().unwrap() = mine.to_vec();
         self.meeting.wait();
         let all = self.places.iter().map(|place| place.lock().unwrap().clone()).collect();
@@ -44,8 +44,8 @@ impl Comm for Thread {
         Ok(all)
     }
 
-    fn broadcast(&self, mine: &[u8]) -> Result<Vec<u8>> {
-        Ok(self.all_gather(mine)?.swap_remove(0))
+    fn broadcast_bytes(&self, mine: &[u8]) -> Result<Vec<u8>> {
+        Ok(self.all_gather_bytes(mine)?.swap_remove(0))
     }
 
     fn barrier(&self) -> Result<()> {
@@ -91,16 +91,18 @@ fn shares_are_contiguous_complete_and_even() {
 #[test]
 fn results_come_in_order_and_failures_of_the_work_to_everyone() {
     for size in [1, 2, 5] {
-        for all in together(size, |comm| comm.spread(0..13, 2, |mine| Ok(mine.map(|i| i as f64).collect::<Vec<_>>()))) {
+        for all in
+            together(size, |comm| comm.scatter_gather(0..13, 2, |mine| Ok(mine.map(|i| i as f64).collect::<Vec<_>>())))
+        {
             assert_eq!(all.unwrap().concat(), (0..13).map(f64::from).collect::<Vec<_>>());
         }
-        let parts = together(size, |comm| comm.collect(|| Ok(comm.rank())).unwrap());
+        let parts = together(size, |comm| comm.gather(|| Ok(comm.rank())).unwrap());
         assert_eq!(parts[0], (0..size).collect::<Vec<_>>());
         assert!(parts[1..].iter().all(Vec::is_empty));
         let last = size - 1;
         assert_eq!(together(size, |comm| comm.any(comm.rank() == last).unwrap()), vec![true; size]);
         assert_eq!(together(size, |comm| comm.any(false).unwrap()), vec![false; size]);
-        let said = together(size, |comm| comm.from_first(|| Ok(format!("from {}", comm.rank()))).unwrap());
+        let said = together(size, |comm| comm.broadcast(|| Ok(format!("from {}", comm.rank()))).unwrap());
         assert_eq!(said, vec!["from 0"; size]);
         // In the same words as in one process, whatever it is about.
         for tensor in ["the state", "the network's output"] {
@@ -110,7 +112,7 @@ fn results_come_in_order_and_failures_of_the_work_to_everyone() {
             };
             let lost = |comm: &Arc<dyn Comm>| {
                 let work = || if comm.rank() == last { Err(failure()) } else { Ok(true) };
-                let result: Result<Vec<bool>> = comm.all(work);
+                let result: Result<Vec<bool>> = comm.all_gather(work);
                 result.unwrap_err().to_string()
             };
             let said = together(size, lost);
@@ -118,7 +120,7 @@ fn results_come_in_order_and_failures_of_the_work_to_everyone() {
         }
         let stopped = |comm: &Arc<dyn Comm>| {
             let result: Result<Vec<bool>> =
-                comm.collect(|| if comm.rank() == last { Err(Error::Cancelled) } else { Ok(true) });
+                comm.gather(|| if comm.rank() == last { Err(Error::Cancelled) } else { Ok(true) });
             matches!(result, Err(Error::Cancelled))
         };
         assert_eq!(together(size, stopped), vec![true; size]);
@@ -184,15 +186,15 @@ fn train_on(
     stop: Option<(usize, usize)>,
     resume: bool,
 ) -> Result<Vec<f64>> {
-    let course = Course {
+    let config = TrainConfig {
         comm: comm.clone(),
         cache: Some(place.join("teacher")),
         files: Some(Files::beside(&place.join("solver.json"))),
         resume,
-        ..Course::new(loaded.model.clone(), loaded.identity(), Budget::Nfe(4), spec, Loss::L2)
+        ..TrainConfig::new(loaded.model.clone(), loaded.identity(), Budget::Nfe(4), spec, Loss::L2)
     };
-    let prepared = course.prepare()?;
-    let trained = prepared.run(&prepared.pairing()?, &mut |iteration, _| match stop {
+    let trainer = config.prepare()?;
+    let trained = trainer.run(&trainer.dataset()?, &mut |iteration, _| match stop {
         Some((rank, after)) if rank == comm.rank() && iteration.index + 1 == after => {
             ControlFlow::Break(Error::Cancelled)
         }
@@ -311,11 +313,11 @@ fn an_experiment_leaves_the_same_records_for_any_number_of_processes() {
         let subject = Subject::new(Arc::new(mixture()));
         let handcrafted = |name: &str| {
             let schedule = ScheduleSpec::default();
-            Contestant::Handcrafted { solver: SolverSpec::named(name), schedule, afs: false }
+            Candidate::Handcrafted { solver: SolverSpec::named(name), schedule, afs: false }
         };
         let learned = |after| {
             let (train, schedule) = (Box::new(short()), ScheduleSpec::default());
-            Contestant::Learned { train, schedule, on: 0, after }
+            Candidate::Learned { train, schedule, on: 0, after }
         };
         let entries = vec![
             Entry::new("Euler", 4, handcrafted("euler")),

@@ -8,11 +8,11 @@ use dyweight::sample::{Plan, sample};
 use dyweight::schedule::{BetaTable, Grid, Schedule, Shift};
 use dyweight::solver::{DyWeight, Initial, Rows, Solver, Weights};
 use dyweight::solver_file::SolverFile;
-use dyweight::solver_file::{Body, ModelIdentity};
+use dyweight::solver_file::{MethodParams, ModelIdentity};
 use dyweight::spec::{Budget, METHODS, SolverSpec};
-use dyweight::trail::Memory;
+use dyweight::tape::Memory;
 use dyweight::train::TrainSpec;
-use dyweight::train::{Course, Learnable, LearnedWeights, Loss, ScaleMode};
+use dyweight::train::{Learnable, LearnedWeights, Loss, ScaleMode, TrainConfig};
 use dyweight::{Result, Tensor};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -115,22 +115,22 @@ fn noise_of_a_seed_does_not_depend_on_its_company() {
 
 /// Everything a short training leaves behind.
 #[derive(Debug, PartialEq)]
-struct Trained {
+struct TrainOutcome {
     iterations: Vec<(f64, Vec<f64>, Option<f64>)>,
     values: Vec<f64>,
     result: Vec<f64>,
 }
 
-fn train(model: &Mixture, spec: &TrainSpec) -> Result<Trained> {
+fn train(model: &Mixture, spec: &TrainSpec) -> Result<TrainOutcome> {
     let (model, name) = (Arc::new(model.clone()), ModelIdentity::default());
-    let prepared = Course::new(model, name, Budget::Nfe(4), spec.clone(), Loss::L2).prepare()?;
-    let mut run = prepared.begin(&prepared.pairing()?)?;
+    let trainer = TrainConfig::new(model, name, Budget::Nfe(4), spec.clone(), Loss::L2).prepare()?;
+    let mut run = trainer.begin(&trainer.dataset()?)?;
     let mut iterations = Vec::new();
     while !run.is_finished() {
         let i = run.advance()?;
         iterations.push((i.loss, i.gradient, i.validation.map(|v| v.loss)));
     }
-    Ok(Trained { iterations, values: run.numbers.clone(), result: run.result().to_vec() })
+    Ok(TrainOutcome { iterations, values: run.params.clone(), result: run.result().to_vec() })
 }
 
 fn short() -> TrainSpec {
@@ -195,7 +195,7 @@ fn solver_files_come_back_to_the_last_bit() {
             embedding: None,
             nfe,
         };
-        let mut file = SolverFile::new(Body::DyWeight(weights), &frame).unwrap();
+        let mut file = SolverFile::new(MethodParams::DyWeight(weights), &frame).unwrap();
         file.guidance = (z.uniform() < 0.5).then(|| z.normal());
         file.model = ModelIdentity { name: format!("model \"{round}\" ∑\n"), sha256: Some("ab".repeat(32)) };
         file.training.insert("loss".into(), serde_json::json!(z.normal() * 1e-9));
@@ -261,8 +261,8 @@ fn the_matrix_of_a_window_has_absolute_columns() {
     for _ in 0..50 {
         let (steps, window) = (1 + below(&mut z, 8), 1 + below(&mut z, 9));
         let rows = random_rows(&mut z, steps, window);
-        let (shape, numbers) = LearnedWeights::new(&rows, &vec![1.0; steps], ScaleMode::Free, true);
-        let matrix = &shape.shown(&numbers)[0].values;
+        let (shape, params) = LearnedWeights::new(&rows, &vec![1.0; steps], ScaleMode::Free, true);
+        let matrix = &shape.shown(&params)[0].values;
         for (i, columns) in matrix.chunks(steps).enumerate() {
             let first = (i + 1).saturating_sub(window);
             assert_eq!(&columns[first..=i], &rows[i][..], "row {i}");

@@ -14,9 +14,9 @@ use dyweight::models::{LoadedModel, Precision, instruction_set};
 use dyweight::noise::Rng;
 use dyweight::spec::Budget;
 use dyweight::spec::budget::check_steps;
-use dyweight::trail::Memory;
+use dyweight::tape::Memory;
 use dyweight::train::comm::Solo;
-use dyweight::train::{Course, Loss, TrainSpec, Training};
+use dyweight::train::{Loss, TrainConfig, TrainSpec, Training};
 use dyweight::{Error, Result, Tensor};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -326,6 +326,6 @@ fn training(model: &LoadedModel, batch: usize, args: &BenchArgs) -> Result<Train
         ..TrainSpec::default()
     };
     let budget = Budget::Nfe(args.nfe);
-    let prepared = Course::new(model.model.clone(), model.identity(), budget, spec, Loss::L2).prepare()?;
-    prepared.begin(&prepared.pairing()?)
+    let trainer = TrainConfig::new(model.model.clone(), model.identity(), budget, spec, Loss::L2).prepare()?;
+    trainer.begin(&trainer.dataset()?)
 }

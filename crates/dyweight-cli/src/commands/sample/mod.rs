@@ -7,8 +7,8 @@ mod prompts;
 mod setup;
 
 use crate::args::{BudgetArgs, ModelArgs, ScheduleArgs, SolverArgs, check_batch, opened};
+use crate::dry_run::{Forecast, Pace};
 use crate::files::text;
-use crate::forecast::{Forecast, Pace};
 use crate::progress::UnderWay;
 use crate::ui;
 use clap::Args;
@@ -131,13 +131,13 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
     let (model, noise) = (&drawing.model, &drawing.noise);
     ui::detail(|| format!("levels: {}", setup.sigmas().iter().map(|s| number(*s)).collect::<Vec<_>>().join(" ")));
     if args.dry_run {
-        return if comm.is_first() { foresee(args, &drawing, &setup) } else { Ok(()) };
+        return if comm.is_root() { dry_run(args, &drawing, &setup) } else { Ok(()) };
     }
     // One process has the output; it says what is to be done.
-    let mut output = if comm.is_first() { Some(Output::open(args, &drawing, &setup)?) } else { None };
+    let mut output = if comm.is_root() { Some(Output::open(args, &drawing, &setup)?) } else { None };
     let started = Instant::now();
     let to_do = || Ok(output.as_mut().map_or((Vec::new(), false), |o| (o.missing(), o.keeps_states())));
-    let (missing, keeps_states): (Vec<usize>, bool) = comm.from_first(to_do)?;
+    let (missing, keeps_states): (Vec<usize>, bool) = comm.broadcast(to_do)?;
     if missing.len() < noise.len() {
         ui::say(&format!("{} of {} samples are there already", noise.len() - missing.len(), noise.len()));
     }
@@ -153,7 +153,7 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
 }
 
 /// Says what would be done.
-fn foresee(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling) -> Result<()> {
+fn dry_run(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling) -> Result<()> {
     let (model, samples) = (&drawing.model, drawing.noise.len());
     let condition = |range: Range<usize>| drawing.condition(&vec![0; range.len()]);
     let work = Work { calls: samples * setup.nfe, gradients: 0 };
@@ -214,7 +214,7 @@ impl<'a> Drawing<'a> {
         let mut drawing = Self { args, model, noise, prompts, learned };
         let calls = drawing.model.model.denoiser(&drawing.condition(&[0])?)?.calls();
         if let (Some(learned), Some(source)) = (drawing.learned.take(), args.weights.as_deref()) {
-            let guidance = args.guidance.or(drawing.model.model.usual_guidance());
+            let guidance = args.guidance.or(drawing.model.model.default_guidance());
             let asked = Asked { budget: args.budget.budget(), calls: Some(calls), guidance };
             drawing.learned = Some(learned.at(source, asked)?);
         }
@@ -272,7 +272,7 @@ impl<'a> Drawing<'a> {
             let mine = &round[comm.share(&(0..round.len()), 1)];
             let part = |range: Range<usize>| self.run(setup, &mine[range], wanted.keeps_states, &under_way);
             let own = || stacked(&in_parts(&*self.model.model, 0..mine.len(), mine.len().max(1), part)?);
-            let parts = comm.collect(own)?;
+            let parts = comm.gather(own)?;
             let mut rest = round;
             for states in parts {
                 let Some(last) = states.last() else { continue };

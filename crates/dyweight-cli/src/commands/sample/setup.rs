@@ -148,8 +148,8 @@ impl Sampling {
             }
             _ => {}
         }
-        let guidance = args.guidance.or(model.model.usual_guidance());
-        if file.guidance.or(model.model.usual_guidance()) != guidance {
+        let guidance = args.guidance.or(model.model.default_guidance());
+        if file.guidance.or(model.model.default_guidance()) != guidance {
             let say = |g: Option<f64>| g.map_or("none".into(), number);
             found.push(format!("the solver was learned under guidance {}, not {}", say(file.guidance), say(guidance)));
         }

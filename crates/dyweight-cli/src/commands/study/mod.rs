@@ -52,7 +52,7 @@ enum StudyCommand {
 pub fn run(args: &StudyArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let (name, args) = match &args.study {
         // A matter of seconds to minutes, not shared.
-        StudyCommand::Numeric(_) if !comm.is_first() => return Ok(()),
+        StudyCommand::Numeric(_) if !comm.is_root() => return Ok(()),
         StudyCommand::Numeric(args) => return numeric::run(args),
         StudyCommand::Rivals(args) => {
             let rivals = args.setup()?;

@@ -1,7 +1,7 @@
 //! `dyweight study numeric`.
 
 use crate::args::unknown;
-use crate::contest;
+use crate::benchmark;
 use crate::files::text;
 use crate::ui;
 use clap::Args;
@@ -117,7 +117,7 @@ pub fn run(args: &NumericArgs) -> Result<()> {
         if ui::stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     progress.finish();
-    let repeat = contest::repeat_of(!args.no_times);
+    let repeat = benchmark::repeat_of(!args.no_times);
     let html = page(&summary, &options, repeat)?.write(&args.out)?;
     if summary.resumed > 0 {
         ui::say(&format!("{} of {} cells were on record already", summary.resumed, summary.records.len()));

@@ -1,12 +1,12 @@
 //! The paper's experiments.
 
 use crate::args::{ModelArgs, ReferenceArgs, ScorerArgs, check_batch, counts_once, opened, unknown};
-use crate::contest::{self, OutputArgs, TrainSeedsArgs};
+use crate::benchmark::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::spec::Seeds;
 use dyweight::spec::budget::check_steps;
-use dyweight::study::contest::View;
+use dyweight::study::benchmark::View;
 use dyweight::study::paper::{RivalSetup, StudySetup, named};
 use dyweight::train::comm::Comm;
 use dyweight::train::{Optimiser, Prompts, SpanSpec};
@@ -167,7 +167,7 @@ impl PaperArgs {
         if let Some(seeds) = &self.seeds {
             setup.seeds = Seeds::parse(seeds)?;
         }
-        contest::check_count(&setup.seeds)?;
+        benchmark::check_count(&setup.seeds)?;
         setup.train_seeds = self.train_seeds.seeds()?;
         if let Some(calls) = self.teacher_nfe {
             check_steps("teacher-nfe", calls)?;
@@ -214,7 +214,7 @@ pub fn run(name: &str, args: &PaperArgs, besides: impl FnOnce(&mut StudySetup), 
     }
     let experiment = study.experiment(&setup)?;
     experiment.subjects.iter().try_for_each(|subject| experiment.judging.check(subject))?;
-    let Some(results) = contest::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
+    let Some(results) = benchmark::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
-    contest::report_study(study, &view, &out, &args.output)
+    benchmark::report_study(study, &view, &out, &args.output)
 }

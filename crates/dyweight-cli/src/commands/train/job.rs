@@ -2,9 +2,9 @@
 
 use super::options::{LARGEST_CONFIG, TrainArgs, keys};
 use super::show::TrainShow;
-use crate::contest::command_line;
+use crate::benchmark::command_line;
+use crate::dry_run::{Forecast, Pace};
 use crate::files::{keep_finished, quoted};
-use crate::forecast::{Forecast, Pace};
 use crate::ui;
 use dyweight::error::shown;
 use dyweight::files::{Lock, NamedPath, atomic, is_same_file, keep_apart, read_file};
@@ -13,7 +13,7 @@ use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
 use dyweight::study::training_loss;
 use dyweight::train::comm::Comm;
-use dyweight::train::{Course, Files, Pairing, Prepared, Trace, Trained, beside, remove_state};
+use dyweight::train::{Dataset, Files, Trace, TrainConfig, TrainOutcome, Trainer, beside, remove_state};
 use dyweight::{Error, Result};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const NEIGHBOURS: [&str; 7] =
 /// One budget.
 pub struct Job<'j> {
     pub model: &'j LoadedModel,
-    pub prepared: Prepared,
+    pub trainer: Trainer,
     pub out: PathBuf,
     /// The options this run was resolved to: `dyweight train --config FILE` repeats it.
     config: String,
@@ -44,7 +44,7 @@ impl<'j> Job<'j> {
         out: PathBuf,
     ) -> Result<Self> {
         let loss = training_loss(&args.spec, &model.model)?;
-        let course = Course {
+        let config = TrainConfig {
             arithmetic: Some(model.settings.to_string()),
             schedule: args.schedule.spec(),
             comm: comm.clone(),
@@ -53,13 +53,13 @@ impl<'j> Job<'j> {
             resume: args.resume,
             between_snapshots: snapshot_interval(args.snapshot_seconds)?,
             stop: Some(Arc::new(ui::stop_requested)),
-            ..Course::new(model.model.clone(), model.identity(), budget, args.spec.clone(), loss)
+            ..TrainConfig::new(model.model.clone(), model.identity(), budget, args.spec.clone(), loss)
         };
-        let prepared = course.prepare()?;
-        let config = config_text(args, &prepared, &out)?;
-        let job = Self { model, prepared, out, config };
+        let trainer = config.prepare()?;
+        let config = config_text(args, &trainer, &out)?;
+        let job = Self { model, trainer, out, config };
         // The first process may already be writing when another comes here.
-        if comm.is_first() {
+        if comm.is_root() {
             job.check_state(args)?;
         }
         Ok(job)
@@ -67,7 +67,7 @@ impl<'j> Job<'j> {
 
     /// The solver that training starts from, under the name of its file.
     pub fn beginning(&self) -> Result<(String, SolverFile)> {
-        let plan = &self.prepared.plan;
+        let plan = &self.trainer.plan;
         Ok((shown(&self.out), plan.learnable.export(&plan.start, &plan.student.frame)?))
     }
 
@@ -82,7 +82,7 @@ impl<'j> Job<'j> {
             return Ok(());
         }
         if args.resume {
-            return self.prepared.check_state(&state);
+            return self.trainer.check_state(&state);
         }
         // A run that goes on says so itself.
         drop(Lock::file(&self.out)?);
@@ -137,20 +137,19 @@ impl<'j> Job<'j> {
         same && self.out.exists() && !self.files().state.exists()
     }
 
-    pub fn run(&self, args: &TrainArgs, pairing: &Pairing) -> Result<()> {
-        let is_first = self.prepared.course().comm.is_first();
-        if is_first {
+    pub fn run(&self, args: &TrainArgs, dataset: &Dataset) -> Result<()> {
+        let is_root = self.trainer.config().comm.is_root();
+        if is_root {
             self.write_config()?;
         }
         let (started, files) = (Instant::now(), self.files());
         let goes_on = args.resume && files.state.exists();
-        let mut trace =
-            args.trace.as_ref().map(|_| self.prepared.begin(pairing)).transpose()?.map(|r| Trace::start(&r));
-        if let Some(samples) = self.prepared.variety_samples().filter(|_| is_first) {
+        let mut trace = args.trace.as_ref().map(|_| self.trainer.begin(dataset)).transpose()?.map(|r| Trace::start(&r));
+        if let Some(samples) = self.trainer.variety_samples().filter(|_| is_root) {
             ui::say(&format!("at the end {samples} samples each of start, result and teacher are compared"));
         }
-        let mut show = TrainShow::new(goes_on.then(|| files.state.clone()), &self.prepared.plan, self.calls());
-        let outcome = self.prepared.run(pairing, &mut |iteration, run| {
+        let mut show = TrainShow::new(goes_on.then(|| files.state.clone()), &self.trainer.plan, self.calls());
+        let outcome = self.trainer.run(dataset, &mut |iteration, run| {
             if let Some(trace) = &mut trace {
                 trace.add(iteration, run);
             }
@@ -163,12 +162,12 @@ impl<'j> Job<'j> {
         }
         let trained = outcome?;
         let seconds = started.elapsed().as_secs_f64();
-        if is_first {
+        if is_root {
             self.keep(args, trace.as_ref(), &files, &trained)?;
         }
         // Someone who stops here has a solver, and goes without the comparison.
-        let gain = self.gain(pairing, &trained);
-        if is_first {
+        let gain = self.gain(dataset, &trained);
+        if is_root {
             self.report(args, &trained, gain.as_ref().ok().and_then(Option::as_ref), seconds);
         }
         gain.map(drop)
@@ -188,7 +187,7 @@ impl<'j> Job<'j> {
     }
 
     /// Writes what was learned, and removes the state: from here on there is nothing to resume.
-    fn keep(&self, args: &TrainArgs, trace: Option<&Trace>, files: &Files, trained: &Trained) -> Result<()> {
+    fn keep(&self, args: &TrainArgs, trace: Option<&Trace>, files: &Files, trained: &TrainOutcome) -> Result<()> {
         if let (Some(trace), Some(path)) = (trace, &args.trace) {
             trace.write(path)?;
         }
@@ -199,14 +198,14 @@ impl<'j> Job<'j> {
 
     /// Network calls.
     pub fn calls(&self) -> usize {
-        self.prepared.plan.student.frame.nfe
+        self.trainer.plan.student.frame.nfe
     }
 
     /// Says what would be done.
-    pub fn foresee(&self, args: &TrainArgs) -> Result<()> {
-        let (plan, work) = (&self.prepared.plan, self.prepared.work()?);
+    pub fn dry_run(&self, args: &TrainArgs) -> Result<()> {
+        let (plan, work) = (&self.trainer.plan, self.trainer.work()?);
         let recipe = &plan.recipe;
-        let pairs = self.prepared.course().spec.pairs(&*self.model.model, "training")?;
+        let pairs = self.trainer.config().spec.pairs(&*self.model.model, "training")?;
         let condition = |range: Range<usize>| Ok(pairs.condition(range));
         let seconds = Pace::of(self.model, &condition, recipe.micro_batch)?.seconds(work)?;
         let what = format!(
@@ -229,17 +228,16 @@ impl<'j> Job<'j> {
     }
 }
 
-fn config_text(args: &TrainArgs, prepared: &Prepared, out: &Path) -> Result<String> {
+fn config_text(args: &TrainArgs, trainer: &Trainer, out: &Path) -> Result<String> {
     let mut job = args.job.clone();
-    job.steps =
-        matches!(prepared.course().budget, Budget::Steps(_)).then_some(prepared.plan.student.frame.grid.steps());
-    job.nfe = args.job.nfe.as_ref().map(|_| vec![prepared.plan.student.frame.nfe]);
+    job.steps = matches!(trainer.config().budget, Budget::Steps(_)).then_some(trainer.plan.student.frame.grid.steps());
+    job.nfe = args.job.nfe.as_ref().map(|_| vec![trainer.plan.student.frame.nfe]);
     // One budget is no range.
     job.one_file = None;
     // A name that is no text cannot be written into a text; the rest can.
     job.out = out.to_str().map(PathBuf::from);
     let mut table = toml::Table::new();
-    for part in [keys(&job)?, keys(&prepared.plan.resolved)?, keys(&args.schedule)?] {
+    for part in [keys(&job)?, keys(&trainer.plan.resolved)?, keys(&args.schedule)?] {
         table.extend(part);
     }
     Ok(format!("{HEAD}{}\n{table}", beside(out, "config.toml").display()))

@@ -1,6 +1,6 @@
 //! `dyweight train`.
 
-mod gain;
+mod improvement;
 mod job;
 mod options;
 mod result;
@@ -64,24 +64,24 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         // What cannot be joined is refused before the work.
         SolverFile::joined(jobs.iter().map(Job::beginning).collect::<Result<Vec<_>>>()?)?;
     }
-    let own = if comm.is_first() { &jobs[..] } else { &[] };
+    let own = if comm.is_root() { &jobs[..] } else { &[] };
     let mut outputs: Vec<NamedPath<'_>> = own.iter().map(|job| ("--out", job.out.as_path())).collect();
-    outputs.extend(args.trace.as_deref().filter(|_| comm.is_first()).map(|trace| ("--trace", trace)));
+    outputs.extend(args.trace.as_deref().filter(|_| comm.is_root()).map(|trace| ("--trace", trace)));
     files::spare_solvers(&outputs[own.len()..])?;
     files::place(&outputs, &args.inputs())?;
     own.iter().try_for_each(|job| job.keep_neighbours_apart(&args))?;
     own.iter().try_for_each(|job| job.keep_finished(&args))?;
-    if let Some(out) = range.filter(|_| comm.is_first()) {
+    if let Some(out) = range.filter(|_| comm.is_root()) {
         files::place(&[("--out", out)], &args.inputs())?;
         let goes_on = jobs.iter().any(|job| job.goes_on(&args)) && is_of(out, &budgets);
         files::keep_finished(out, args.overwrite || goes_on, "--out")?;
     }
     if args.dry_run {
-        return own.iter().try_for_each(|job| job.foresee(&args));
+        return own.iter().try_for_each(|job| job.dry_run(&args));
     }
     let _locks = own.iter().map(|job| Lock::file(&job.out)).collect::<Result<Vec<_>>>()?;
     let is_finished = || Ok(jobs.iter().map(|job| args.resume && job.is_finished()).collect());
-    let is_finished: Vec<bool> = comm.from_first(is_finished)?;
+    let is_finished: Vec<bool> = comm.broadcast(is_finished)?;
     let mut shared = None;
     for (job, is_finished) in jobs.iter().zip(is_finished) {
         if is_finished {
@@ -89,14 +89,14 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
             continue;
         }
         // Pairs serve all budgets unless the teacher follows the student's grid.
-        let pairing = match shared.take().filter(|_| job.prepared.shares_pairing()) {
-            Some(pairing) => pairing,
-            None => job.prepared.pairing()?,
+        let dataset = match shared.take().filter(|_| job.trainer.shares_dataset()) {
+            Some(dataset) => dataset,
+            None => job.trainer.dataset()?,
         };
-        job.run(&args, &pairing)?;
-        shared = Some(pairing);
+        job.run(&args, &dataset)?;
+        shared = Some(dataset);
     }
-    match range.filter(|_| comm.is_first()) {
+    match range.filter(|_| comm.is_root()) {
         Some(out) => join(&jobs, out, &args),
         None => Ok(()),
     }

@@ -1,18 +1,18 @@
 //! What training leaves behind: the solver file, its figures, and a line for the person or program that asked.
 
-use super::gain::Gain;
+use super::improvement::Improvement;
 use super::job::Job;
 use super::options::TrainArgs;
 use crate::files::text;
 use crate::ui;
 use dyweight::error::shown;
 use dyweight::study::report::{LossCurve, coefficients};
-use dyweight::train::{Files, Share, Trained, Variety, beside};
+use dyweight::train::{Files, Share, TrainOutcome, Variety, beside};
 use dyweight::{Error, Result};
 use serde_json::{Value, json};
 
 /// What a program is told of a gain.
-fn of(gain: Option<&Gain>) -> serde_json::Map<String, Value> {
+fn of(gain: Option<&Improvement>) -> serde_json::Map<String, Value> {
     let facts = json!({
         "distance": gain.map(|g| g.distance),
         "best_handcrafted": gain.map(|g| &g.rival.name), "best_handcrafted_distance": gain.map(|g| g.rival.distance),
@@ -35,7 +35,7 @@ fn tell(variety: &Variety) {
 
 impl Job<'_> {
     /// The loss curve and the coefficients beside the solver file: `solver.loss.svg`, `solver.weights.svg` and their PNGs.
-    pub fn draw(&self, files: &Files, trained: &Trained) -> Result<()> {
+    pub fn draw(&self, files: &Files, trained: &TrainOutcome) -> Result<()> {
         let (file, baseline) = (&trained.file, trained.baseline);
         let text = std::fs::read_to_string(&files.log).map_err(|e| Error::io("read", &files.log, e))?;
         let mut curve = LossCurve { baseline: baseline.map(|b| ("iPNDM".into(), b)), ..LossCurve::default() };
@@ -53,13 +53,13 @@ impl Job<'_> {
         }
     }
 
-    pub fn report(&self, args: &TrainArgs, trained: &Trained, gain: Option<&Gain>, seconds: f64) {
-        let Trained { run, baseline, .. } = trained;
+    pub fn report(&self, args: &TrainArgs, trained: &TrainOutcome, gain: Option<&Improvement>, seconds: f64) {
+        let TrainOutcome { run, baseline, .. } = trained;
         let baseline = *baseline;
         let guard = run.guard.as_ref();
         if args.json {
             let mut facts = json!({
-                "out": text(&self.out), "nfe": self.prepared.plan.student.frame.nfe, "iterations": run.iteration, "seconds": seconds,
+                "out": text(&self.out), "nfe": self.trainer.plan.student.frame.nfe, "iterations": run.iteration, "seconds": seconds,
                 "validation_loss": guard.map(|g| g.best_loss), "initial_loss": guard.map(|g| g.initial_loss),
                 "ipndm_loss": baseline, "rollbacks": guard.map(|g| g.rollbacks),
             });

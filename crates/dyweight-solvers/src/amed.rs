@@ -1,0 +1,287 @@
+//! AMED (Zhou et al. 2024, "Fast ODE-based Sampling for Diffusion Models in Around 5 Steps"): one more evaluation inside each step, at a place that a
+//! small network predicts for each sample.
+//!
+//! ```text
+//! d   = slope(x, a), f = the network's bottleneck there             a = t_i, b = t_{i+1}
+//! r, c, s = predictor(f, a, b)                                      see `predictor.rs`
+//! m   = b^r·a^{1−r};   x_m = x + (m − a)·d;   d_m = (x_m − D(x_m, s·m))/m
+//! amed   x ← x + c(b − a)·d_m
+//! euler  x ← x_m + c(b − m)·d_m
+//! dpm2   x ← x + c(b − a)·[d_m/(2r) + (1 − 1/(2r))·d]
+//! ipndm  a step a → m and a step m → b of iPNDM, all evaluations in its history, the second increment times c
+//! dpmpp  the same of DPM-Solver++, with orders as on a grid of twice the steps; c multiplies all but x
+//! ```
+//!
+//! r, c, s and so m are numbers of each sample. At an analytical first step the feature is zero. Flows, and a step to σ = 0, have m = a + r(b − a).
+
+use crate::Base;
+use crate::epd::between;
+use crate::learned::{Block, Built, Frame, LearnedSolver};
+use crate::predictor::Predictor;
+use dyweight_core::coeff::Coeff;
+use dyweight_core::denoiser::Prediction;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::solver::Evaluated;
+use dyweight_core::solver::{Carried, DpmPp, Form, Run, Solver, adams_bashforth, check_order};
+use dyweight_core::tape::{Query, Tape, Var};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// AMED-Solver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Amed {
+    /// The predictor.
+    #[serde(flatten)]
+    pub predictor: Predictor,
+}
+
+/// AMED-Plugin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AmedPlugin {
+    /// euler, dpm2, ipndm or dpmpp.
+    #[serde(flatten)]
+    pub base: Base,
+    /// The predictor.
+    #[serde(flatten)]
+    pub predictor: Predictor,
+}
+
+impl LearnedSolver for Amed {
+    fn steps(&self) -> Option<usize> {
+        None
+    }
+
+    fn blocks(&self) -> Vec<Block> {
+        self.predictor.blocks()
+    }
+
+    fn params(&self) -> Vec<f64> {
+        self.predictor.params()
+    }
+
+    fn replace(&mut self, params: &[f64]) {
+        self.predictor.replace(params);
+    }
+
+    fn check(&self) -> Result<()> {
+        self.predictor.check()
+    }
+
+    fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built> {
+        build(&self.predictor, Around::Amed, params, frame)
+    }
+
+    fn summary(&self) -> String {
+        self.predictor.summary()
+    }
+}
+
+impl AmedPlugin {
+    fn around(&self, bounded: bool) -> Result<Around> {
+        let spec = self.base.spec()?;
+        let name = spec.method()?.name;
+        let form = Form {
+            predict: self.base.predict.unwrap_or_default(),
+            threshold: bounded,
+            lower_order_final: self.base.lower_order_final.unwrap_or_default(),
+        };
+        match name {
+            "euler" => Ok(Around::Euler),
+            "dpm2" => Ok(Around::Dpm2),
+            // Order 1 has no history to speak of: the published plugin has none.
+            "ipndm" => Ok(Around::Ipndm(check_order("ipndm", spec.order.unwrap_or(4), 4)?)),
+            "dpmpp" => Ok(Around::DpmPp(DpmPp::new(spec.order.unwrap_or(DpmPp::HIGHEST), form)?)),
+            _ => {
+                let known = ["euler", "dpm2", "ipndm", "dpmpp"].map(String::from).to_vec();
+                Err(Error::UnknownName { kind: "base of amed-plugin", name: self.base.name.clone(), known })
+            }
+        }
+    }
+}
+
+impl LearnedSolver for AmedPlugin {
+    fn steps(&self) -> Option<usize> {
+        None
+    }
+
+    fn blocks(&self) -> Vec<Block> {
+        self.predictor.blocks()
+    }
+
+    fn params(&self) -> Vec<f64> {
+        self.predictor.params()
+    }
+
+    fn replace(&mut self, params: &[f64]) {
+        self.predictor.replace(params);
+    }
+
+    fn check(&self) -> Result<()> {
+        self.around(false)?;
+        self.predictor.check()
+    }
+
+    fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built> {
+        build(&self.predictor, self.around(frame.bounded)?, params, frame)
+    }
+
+    fn base(&self) -> Option<Base> {
+        Some(self.base.clone())
+    }
+
+    fn summary(&self) -> String {
+        format!("{}, around {}", self.predictor.summary(), self.base.name)
+    }
+}
+
+fn build(predictor: &Predictor, around: Around, params: &[Coeff], frame: &Frame) -> Result<Built> {
+    let solver = Predicted { predictor: Arc::new(predictor.clone()), params: params.to_vec(), around };
+    Ok(Built { solver: Box::new(solver), times: frame.grid.coeffs() })
+}
+
+/// What the inner evaluation is put into.
+enum Around {
+    Amed,
+    Euler,
+    Dpm2,
+    Ipndm(usize),
+    DpmPp(DpmPp),
+}
+
+struct Predicted {
+    predictor: Arc<Predictor>,
+    params: Vec<Coeff>,
+    around: Around,
+}
+
+struct PredictedRun<'s> {
+    solver: &'s Predicted,
+    times: &'s [Coeff],
+    /// Slopes, newest first.
+    slopes: Vec<Var>,
+    /// Evaluations of DPM-Solver++, newest first.
+    history: Vec<Evaluated>,
+}
+
+impl Solver for Predicted {
+    fn label(&self) -> String {
+        match &self.around {
+            Around::Amed => "amed".into(),
+            Around::Euler => "amed[euler]".into(),
+            Around::Dpm2 => "amed[dpm2]".into(),
+            Around::Ipndm(order) => format!("amed[ipndm({order})]"),
+            Around::DpmPp(dpmpp) => format!("amed[{}]", dpmpp.label()),
+        }
+    }
+
+    fn begin<'s>(&'s self, times: &'s [Coeff], prediction: Prediction) -> Result<Box<dyn Run + 's>> {
+        self.resume(times, prediction, Carried::default())
+    }
+
+    fn resume<'s>(&'s self, times: &'s [Coeff], p: Prediction, carried: Carried) -> Result<Box<dyn Run + 's>> {
+        let (slopes, history) = match &self.around {
+            Around::DpmPp(_) => (Vec::new(), Evaluated::from_carried(carried, p)),
+            _ => (carried.samples, Vec::new()),
+        };
+        Ok(Box::new(PredictedRun { solver: self, times, slopes, history }))
+    }
+}
+
+/// What the predictor says of a step.
+struct Said {
+    r: Coeff,
+    /// c.
+    direction: Coeff,
+    middle: Coeff,
+    /// Where and what the network is asked inside the step.
+    query: Query,
+}
+
+impl PredictedRun<'_> {
+    fn ask(&self, tape: &mut Tape<'_>, i: usize) -> Result<Said> {
+        let (a, b) = (&self.times[i], &self.times[i + 1]);
+        let Predicted { predictor, params, .. } = self.solver;
+        let [r, direction, scale] = predictor.predict(params, &tape.take_feature()?, (a.value(), b.value()))?;
+        let middle = between(tape.prediction(), a, b, &r);
+        let query = Query { time: middle.clone(), level: scale * &middle, guard: 0.0 };
+        Ok(Said { r, direction, middle, query })
+    }
+
+    /// One step of iPNDM with the slopes there are, its increment scaled.
+    fn adams(&self, tape: &mut Tape<'_>, x: &Var, length: Coeff) -> Result<Var> {
+        let weights = adams_bashforth(self.slopes.len());
+        let mut terms = vec![(Coeff::from(1.0), x)];
+        terms.extend(weights.iter().map(|w| &length * *w).zip(&self.slopes));
+        tape.combine(&terms)
+    }
+
+    fn ipndm(&mut self, tape: &mut Tape<'_>, i: usize, x: &Var, order: usize) -> Result<Var> {
+        let (a, b) = (self.times[i].clone(), self.times[i + 1].clone());
+        self.push(tape.slope(x, &Query::at(&a))?, order);
+        let said = self.ask(tape, i)?;
+        let inner = self.adams(tape, x, &said.middle - &a)?;
+        self.push(tape.slope(&inner, &said.query)?, order);
+        let next = self.adams(tape, &inner, (b - &said.middle) * &said.direction)?;
+        self.slopes.truncate(order - 1);
+        Ok(next)
+    }
+
+    fn push(&mut self, slope: Var, order: usize) {
+        self.slopes.insert(0, slope);
+        self.slopes.truncate(order);
+    }
+
+    fn dpmpp(&mut self, tape: &mut Tape<'_>, i: usize, x: &Var, dpmpp: &DpmPp) -> Result<Var> {
+        let (a, b) = (&self.times[i], &self.times[i + 1]);
+        let (form, evaluations) = (dpmpp.form(), 2 * (self.times.len() - 1));
+        self.remember(form.evaluate(tape, x, a)?);
+        let said = self.ask(tape, i)?;
+        let order = dpmpp.order_at(2 * i, evaluations);
+        let inner = dpmpp.advance(tape, x, &self.history, (&said.middle, order), None)?;
+        self.remember(form.evaluate_at(tape, &inner, &said.query)?);
+        let order = dpmpp.order_at(2 * i + 1, evaluations);
+        dpmpp.advance(tape, &inner, &self.history, (b, order), Some(&said.direction))
+    }
+
+    fn remember(&mut self, newest: Evaluated) {
+        self.history.insert(0, newest);
+        self.history.truncate(DpmPp::HIGHEST);
+    }
+}
+
+impl Run for PredictedRun<'_> {
+    fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
+        tape.want_feature(self.solver.predictor.features());
+        let solver = self.solver;
+        match &solver.around {
+            Around::Ipndm(order) => return self.ipndm(tape, i, &x, *order),
+            Around::DpmPp(dpmpp) => return self.dpmpp(tape, i, &x, dpmpp),
+            _ => {}
+        }
+        let (a, b) = (&self.times[i], &self.times[i + 1]);
+        let slope = tape.slope(&x, &Query::at(a))?;
+        let said = self.ask(tape, i)?;
+        let inner = tape.combine(&[(1.0.into(), &x), (&said.middle - a, &slope)])?;
+        let inner_slope = tape.slope(&inner, &said.query)?;
+        let length = (b - a) * &said.direction;
+        match &solver.around {
+            Around::Euler => {
+                let rest = (b - &said.middle) * &said.direction;
+                tape.combine(&[(1.0.into(), &inner), (rest, &inner_slope)])
+            }
+            Around::Dpm2 => {
+                let weight = 0.5 / &said.r;
+                let own = &length * (1.0 - &weight);
+                tape.combine(&[(1.0.into(), &x), (length * weight, &inner_slope), (own, &slope)])
+            }
+            _ => tape.combine(&[(1.0.into(), &x), (length, &inner_slope)]),
+        }
+    }
+
+    fn carried(&self) -> Carried {
+        match &self.solver.around {
+            Around::DpmPp(_) => Evaluated::carried(&self.history),
+            _ => Carried { samples: self.slopes.clone(), coeffs: Vec::new() },
+        }
+    }
+}

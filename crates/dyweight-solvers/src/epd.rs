@@ -1,0 +1,278 @@
+//! EPD (Zhu et al. 2025, "Distilling Parallel Gradients for Fast ODE Solvers"): learned points inside each step, evaluated side by side.
+//!
+//! ```text
+//! d   = slope(x, a)                                       a = t_i, b = t_{i+1}
+//! m_k = b^{r_k}·a^{1−r_k}                                  r = sigmoid(raw r)
+//! x_k = x + (m_k − a)·d                                   plugin: d replaced by Adams–Bashforth on d and the steps before
+//! d_k = (x_k − D(x_k, s_k·m_k))/m_k                       s = 1 − δ_t + 2δ_t·sigmoid(½ raw scale_time)
+//! x   ← x + (b − a)·Σ_k w_k c_k d_k                       w = softmax(raw weight), c = 1 − δ_d + 2δ_d·sigmoid(½ raw scale_dir)
+//! ```
+//!
+//! The P points of a step need nothing of each other: they are P network calls in one round. The plugin's history holds the slopes at the
+//! steps, not at the points. With `last_direction_one` the last step has c = 1. Flows, and a step to σ = 0, have their points at
+//! m = a + r(b − a), because ln σ has no meaning there.
+
+use crate::Base;
+use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
+use dyweight_core::coeff::Coeff;
+use dyweight_core::denoiser::Prediction;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::solver::{Carried, Run, Solver, adams_bashforth, check_order};
+use dyweight_core::tape::{Query, Tape, Var};
+use serde::{Deserialize, Serialize};
+
+/// EPD's tables, a row for each step and a column for each point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Epd {
+    /// δ_d: how far directions may be scaled from 1; 0 for not at all.
+    pub direction_range: f64,
+    /// δ_t: how far the network's times may be scaled from 1.
+    pub time_range: f64,
+    /// The last step's directions are not scaled.
+    #[serde(default)]
+    pub last_direction_one: bool,
+    /// Logits of the points' places.
+    pub r: Vec<Vec<f64>>,
+    /// Logits of the directions' scales; may be left out where δ_d is 0.
+    #[serde(default)]
+    pub scale_dir: Vec<Vec<f64>>,
+    /// Logits of the times' scales; may be left out where δ_t is 0.
+    #[serde(default)]
+    pub scale_time: Vec<Vec<f64>>,
+    /// Logits of the weights.
+    pub weight: Vec<Vec<f64>>,
+}
+
+/// EPD around iPNDM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpdPlugin {
+    /// Order of the Adams–Bashforth step to the points.
+    #[serde(default = "highest")]
+    pub order: usize,
+    /// The tables.
+    #[serde(flatten)]
+    pub tables: Epd,
+}
+
+fn highest() -> usize {
+    4
+}
+
+impl Epd {
+    /// Tables of the same numbers everywhere but for `draw`, asked for every logit in the order of the blocks.
+    pub fn start(steps: usize, points: usize, ranges: (f64, f64), mut draw: impl FnMut() -> f64) -> Self {
+        let mut table = || (0..steps).map(|_| (0..points).map(|_| draw()).collect()).collect();
+        let (r, scale_dir, scale_time, weight) = (table(), table(), table(), table());
+        let (direction_range, time_range) = ranges;
+        Self { direction_range, time_range, last_direction_one: false, r, scale_dir, scale_time, weight }
+    }
+
+    /// Points of a step.
+    pub fn points(&self) -> usize {
+        self.r.first().map_or(0, Vec::len)
+    }
+
+    fn tables(&self) -> [(&'static str, &Vec<Vec<f64>>); 4] {
+        [("r", &self.r), ("scale_dir", &self.scale_dir), ("scale_time", &self.scale_time), ("weight", &self.weight)]
+    }
+
+    /// The points of every step.
+    fn rows(&self, params: &[Coeff]) -> Vec<Vec<Point>> {
+        let (steps, points) = (self.r.len(), self.points());
+        let parts = split(params, self.tables().map(|(_, t)| t.iter().map(Vec::len).sum()));
+        let [r, direction, time, weight] = [parts[0], parts[1], parts[2], parts[3]];
+        let one = || Coeff::from(1.0);
+        let scale = |range: f64, table: &[Coeff], at: usize| match table.get(at) {
+            Some(raw) if range > 0.0 => (1.0 - range) + (raw * 0.5).sigmoid() * (2.0 * range),
+            _ => one(),
+        };
+        let row = |i: usize| {
+            let weights = Coeff::softmax(&weight[i * points..(i + 1) * points]);
+            let plain = self.last_direction_one && i + 1 == steps;
+            let point = |(k, weight): (usize, Coeff)| {
+                let at = i * points + k;
+                let direction = if plain { one() } else { scale(self.direction_range, direction, at) };
+                Point { place: r[at].sigmoid(), direction, time: scale(self.time_range, time, at), weight }
+            };
+            weights.into_iter().enumerate().map(point).collect()
+        };
+        (0..steps).map(row).collect()
+    }
+}
+
+impl LearnedSolver for Epd {
+    fn steps(&self) -> Option<usize> {
+        Some(self.r.len())
+    }
+
+    fn blocks(&self) -> Vec<Block> {
+        let shape = [self.r.len(), self.points()];
+        self.tables().iter().filter(|(_, t)| !t.is_empty()).map(|(name, _)| Block::new(name, &shape)).collect()
+    }
+
+    fn params(&self) -> Vec<f64> {
+        self.tables().iter().flat_map(|(_, table)| table.concat()).collect()
+    }
+
+    fn replace(&mut self, params: &[f64]) {
+        let points = self.points().max(1);
+        let mut rest = params;
+        for table in [&mut self.r, &mut self.scale_dir, &mut self.scale_time, &mut self.weight] {
+            let (own, others) = rest.split_at(table.len() * points);
+            *table = own.chunks(points).map(<[f64]>::to_vec).collect();
+            rest = others;
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let points = self.points();
+        if points == 0 {
+            let what = "r: a row for each step, a column for each point".into();
+            return Err(Error::Shape { what, expected: vec![1, 1], found: vec![self.r.len(), points] });
+        }
+        for ((name, table), range) in self.tables().into_iter().zip([1.0, self.direction_range, self.time_range, 1.0]) {
+            if table.is_empty() && range == 0.0 {
+                continue;
+            }
+            require_len(&format!("rows of {name}"), self.r.len(), table.len())?;
+            for row in table {
+                require_len(&format!("points in a row of {name}"), points, row.len())?;
+                require_finite(name, row)?;
+            }
+        }
+        for (name, range) in [("direction-range", self.direction_range), ("time-range", self.time_range)] {
+            if !(0.0..1.0).contains(&range) {
+                let expected = "must lie between 0 and 1, without 1".into();
+                return Err(Error::BadValue { name, value: range.to_string(), expected });
+            }
+        }
+        Ok(())
+    }
+
+    fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built> {
+        let solver = Parallel { rows: self.rows(params), order: None };
+        Ok(Built { solver: Box::new(solver), times: frame.grid.coeffs() })
+    }
+
+    fn summary(&self) -> String {
+        format!("{} points a step", self.points())
+    }
+}
+
+impl LearnedSolver for EpdPlugin {
+    fn steps(&self) -> Option<usize> {
+        self.tables.steps()
+    }
+
+    fn blocks(&self) -> Vec<Block> {
+        self.tables.blocks()
+    }
+
+    fn params(&self) -> Vec<f64> {
+        self.tables.params()
+    }
+
+    fn replace(&mut self, params: &[f64]) {
+        self.tables.replace(params);
+    }
+
+    fn check(&self) -> Result<()> {
+        check_order("epd-plugin", self.order, 4)?;
+        self.tables.check()
+    }
+
+    fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built> {
+        let solver = Parallel { rows: self.tables.rows(params), order: Some(self.order) };
+        Ok(Built { solver: Box::new(solver), times: frame.grid.coeffs() })
+    }
+
+    fn base(&self) -> Option<Base> {
+        Some(Base { order: Some(self.order), ..Base::named("ipndm") })
+    }
+
+    fn summary(&self) -> String {
+        format!("{}, around ipndm({})", self.tables.summary(), self.order)
+    }
+}
+
+/// A point of a step.
+struct Point {
+    /// r: 0 is the start of the step, 1 its end.
+    place: Coeff,
+    direction: Coeff,
+    time: Coeff,
+    weight: Coeff,
+}
+
+struct Parallel {
+    rows: Vec<Vec<Point>>,
+    /// Of Adams–Bashforth to the points; none is Euler without history.
+    order: Option<usize>,
+}
+
+struct ParallelRun<'s> {
+    solver: &'s Parallel,
+    times: &'s [Coeff],
+    /// Newest first.
+    slopes: Vec<Var>,
+}
+
+impl Solver for Parallel {
+    fn label(&self) -> String {
+        let points = self.rows.first().map_or(0, Vec::len);
+        match self.order {
+            None => format!("epd({points})"),
+            Some(order) => format!("epd({points})[ipndm({order})]"),
+        }
+    }
+
+    fn begin<'s>(&'s self, times: &'s [Coeff], prediction: Prediction) -> Result<Box<dyn Run + 's>> {
+        self.resume(times, prediction, Carried::default())
+    }
+
+    fn resume<'s>(&'s self, times: &'s [Coeff], _: Prediction, carried: Carried) -> Result<Box<dyn Run + 's>> {
+        require_len("rows: one for each step of the grid", times.len() - 1, self.rows.len())?;
+        Ok(Box::new(ParallelRun { solver: self, times, slopes: carried.samples }))
+    }
+}
+
+impl Run for ParallelRun<'_> {
+    fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
+        let (a, b) = (&self.times[i], &self.times[i + 1]);
+        self.slopes.insert(0, tape.slope(&x, &Query::at(a))?);
+        let order = self.solver.order.unwrap_or(1);
+        self.slopes.truncate(order);
+        let weights = adams_bashforth(self.slopes.len());
+        let length = b - a;
+        let mut ends = Vec::new();
+        for (k, point) in self.solver.rows[i].iter().enumerate() {
+            let middle = between(tape.prediction(), a, b, &point.place);
+            let reach = &middle - a;
+            let mut terms = vec![(Coeff::from(1.0), &x)];
+            terms.extend(weights.iter().map(|w| &reach * *w).zip(&self.slopes));
+            let inner = tape.combine(&terms)?;
+            if k > 0 {
+                tape.beside();
+            }
+            let query = Query { level: &point.time * &middle, time: middle, guard: 0.0 };
+            ends.push((&length * &point.weight * &point.direction, tape.slope(&inner, &query)?));
+        }
+        // What the next step needs of the past is one slope less than its order.
+        self.slopes.truncate(order - 1);
+        let mut terms = vec![(Coeff::from(1.0), &x)];
+        terms.extend(ends.iter().map(|(c, d)| (c.clone(), d)));
+        tape.combine(&terms)
+    }
+
+    fn carried(&self) -> Carried {
+        Carried { samples: self.slopes.clone(), coeffs: Vec::new() }
+    }
+}
+
+/// The time at fraction `place` of a step: geometric, or linear where ln σ has no meaning.
+pub(super) fn between(prediction: Prediction, a: &Coeff, b: &Coeff, place: &Coeff) -> Coeff {
+    if prediction == Prediction::Velocity || b.value() == 0.0 {
+        return a + (b - a) * place;
+    }
+    (a.ln() * (1.0 - place) + b.ln() * place).exp()
+}

@@ -1,0 +1,481 @@
+//! Judging one entry: its samples on the common noise, against the teacher's and against the reference.
+//!
+//! ```text
+//! slope at a call   d = (x − D(x; level))/T,  T the time the solver believes in;  std(d) = 1 where x really is at T
+//! ```
+
+use super::candidate::Candidate;
+use super::experiment::{Entry, Judging, Subject};
+use super::pictures::Pictures;
+use super::record::Score;
+use crate::FeatureReference;
+use crate::metrics::frechet::Paired;
+use crate::metrics::teacher::{psnr, rmse, squared_errors};
+use crate::metrics::{Estimate, Features, quantise};
+use dyweight_core::coeff::Coeff;
+use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
+use dyweight_core::error::{Error, Result};
+use dyweight_core::features::FeatureMap;
+use dyweight_core::sample::{Plan, probe, require_channels, sample};
+use dyweight_core::solver::Solver;
+use dyweight_core::tensor::Tensor;
+use dyweight_solvers::learned::Built;
+use dyweight_solvers::solver_file::SolverFile;
+use dyweight_solvers::spec::budget::Setting;
+use dyweight_solvers::spec::{Budget, ScheduleSpec};
+use dyweight_train::comm::{Reader, Wire};
+use dyweight_train::{Targets, in_parts, unit};
+use std::ops::{ControlFlow, Range};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// A solver ready to run.
+pub(super) struct Ready {
+    solver: Box<dyn Solver>,
+    times: Vec<Coeff>,
+    afs: bool,
+    nfe: usize,
+    /// Calls, with those that could be made side by side counted once.
+    sequential_calls: usize,
+    /// The time the solver takes itself to be at, step by step; none where it is what the network is told.
+    believed: Option<Vec<f64>>,
+}
+
+impl Ready {
+    /// Builds the solver of an entry that needs no training; refuses a budget it cannot meet.
+    pub fn of(entry: &Entry, subject: &Subject) -> Result<Option<Self>> {
+        match &entry.who {
+            Candidate::Handcrafted { .. } => {
+                Self::handcrafted(entry, &*subject.model.model, subject.calls()?, &ScheduleSpec::default()).map(Some)
+            }
+            Candidate::Given { file } => Self::learned(file, entry, subject).map(Some),
+            Candidate::Learned { .. } => Ok(None),
+        }
+    }
+
+    /// Fixed coefficients; an evaluation of the model costs `calls` calls, and `usual` is the schedule of entries that name none.
+    pub fn handcrafted(entry: &Entry, model: &dyn Model, calls: usize, usual: &ScheduleSpec) -> Result<Self> {
+        let Candidate::Handcrafted { solver, schedule, afs } = &entry.who else { return Err(Error::Cancelled) };
+        let schedule = if *schedule == ScheduleSpec::default() { usual } else { schedule };
+        let (prediction, afs) = (model.prediction(), *afs);
+        let (solver, rule) = (solver.build(model.is_bounded())?, schedule.on(model)?);
+        let range = schedule.range(&rule, model.sigma_range());
+        let setting =
+            Setting { solver: &*solver, schedule: &rule, range, afs, denoise_to_zero: false, prediction, calls };
+        let grid = setting.grid(Budget::Nfe(entry.nfe))?;
+        let nfe = setting.count(&grid)?;
+        Ok(Self { solver, times: grid.coeffs(), afs, nfe, sequential_calls: nfe, believed: None })
+    }
+
+    /// What sampling runs.
+    pub fn plan(&self) -> Plan<'_> {
+        Plan { solver: &*self.solver, times: self.times.clone(), afs: self.afs, denoise_to_zero: false }
+    }
+
+    /// Learned coefficients on the grid they were learned on, or that goes with the model.
+    pub fn learned(file: &SolverFile, entry: &Entry, subject: &Subject) -> Result<Self> {
+        let prediction = subject.model.model.prediction();
+        if file.prediction != prediction {
+            return Err(Error::Conflict {
+                problem: format!("a solver for {:?} predictions cannot run on '{}'", file.prediction, subject.name),
+                hint: "leave the solver or the model out".into(),
+            });
+        }
+        let file = file.on(&*subject.model.model)?;
+        let Built { solver, times } = file.build()?;
+        let plan = Plan { solver: &*solver, times: times.clone(), afs: file.afs, denoise_to_zero: false };
+        let probed = probe(&plan, prediction)?;
+        require_channels(&*solver, subject.model.model.shape()[0])?;
+        let calls = subject.calls()?;
+        let (made, sequential_calls) = (calls * probed.calls, calls * probed.sequential_calls);
+        let counted = if entry.once { sequential_calls } else { made };
+        if counted != entry.nfe {
+            return Err(Error::NoSuchBudget { solver: solver.label(), nfe: entry.nfe, near: vec![counted] });
+        }
+        let believed = file.body.weights().map(|_| file.realised_times[usize::from(file.afs)..].to_vec());
+        Ok(Self { solver, times, afs: file.afs, nfe: made, sequential_calls, believed })
+    }
+}
+
+impl Entry {
+    /// An error unless the solver can make exactly that many calls on the subject.
+    pub fn possible_on(&self, subject: &Subject) -> Result<()> {
+        Ready::of(self, subject).map(drop)
+    }
+}
+
+/// Where a solver diverged.
+struct Divergence {
+    /// Step, network's output before state, levels as they fall, sample: the order in which a run meets them.
+    at: [f64; 4],
+    text: String,
+}
+
+impl Divergence {
+    /// Where this error says; other errors are passed on. Samples are numbered from `first`.
+    fn of(error: Error, first: usize) -> Result<Self> {
+        let Error::Diverged { solver, step, sigma, tensor, sample, value } = error else { return Err(error) };
+        let sample = first + sample;
+        let in_state = if tensor == "the state" { 1.0 } else { 0.0 };
+        let at = [step as f64, in_state, -sigma, sample as f64];
+        let text = Error::Diverged { solver, step, sigma, tensor, sample, value }.to_string();
+        Ok(Self { at, text })
+    }
+
+    /// The earlier of two. A batch reports the earliest of its samples, so the earliest of all is the same however samples
+    /// fall into batches, threads and processes.
+    fn earlier(self, other: Self) -> Self {
+        let order = self.at.iter().zip(&other.at).map(|(a, b)| a.total_cmp(b)).find(|o| o.is_ne());
+        if order.is_some_and(|o| o.is_gt()) { other } else { self }
+    }
+}
+
+impl Wire for Divergence {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.at.to_vec().put(out);
+        self.text.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let at: Vec<f64> = Wire::take(from)?;
+        Some(Self { at: at.try_into().ok()?, text: Wire::take(from)? })
+    }
+}
+
+/// What a part of the samples gave.
+#[derive(Default)]
+struct Part {
+    lost: Option<Divergence>,
+    /// Spent in network and solver.
+    seconds: f64,
+    errors: Vec<f64>,
+    features: Vec<f32>,
+    /// For each scorer, of each sample.
+    scores: Vec<Vec<f64>>,
+    /// Mean and mean square of the slope, for each evaluation and sample.
+    slopes: Vec<Vec<[f64; 2]>>,
+    pictures: Pictures,
+}
+
+impl Part {
+    /// Adds what later samples gave.
+    fn append(&mut self, part: Self) {
+        self.errors.extend(part.errors);
+        self.features.extend(part.features);
+        self.pictures.append(part.pictures);
+        extend_each(&mut self.scores, part.scores);
+        extend_each(&mut self.slopes, part.slopes);
+    }
+
+    fn joined(parts: Vec<Self>) -> Self {
+        let mut whole = Self::default();
+        for mut part in parts {
+            whole.seconds += part.seconds;
+            whole.lost = match (whole.lost.take(), part.lost.take()) {
+                (Some(a), Some(b)) => Some(a.earlier(b)),
+                (a, b) => a.or(b),
+            };
+            if !part.errors.is_empty() {
+                whole.append(part);
+            }
+        }
+        whole
+    }
+}
+
+fn extend_each<T: Clone>(all: &mut Vec<Vec<T>>, more: Vec<Vec<T>>) {
+    all.resize(more.len(), Vec::new());
+    all.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
+}
+
+impl Wire for Part {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.lost.put(out);
+        self.seconds.put(out);
+        self.errors.put(out);
+        self.features.put(out);
+        self.scores.put(out);
+        let slopes: Vec<Vec<f64>> = self.slopes.iter().map(|samples| samples.concat()).collect();
+        slopes.put(out);
+        self.pictures.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Option<Self> {
+        let lost = Wire::take(from)?;
+        let (seconds, errors, features) = (Wire::take(from)?, Wire::take(from)?, Wire::take(from)?);
+        let scores = Wire::take(from)?;
+        let slopes: Vec<Vec<f64>> = Wire::take(from)?;
+        let slopes = slopes.iter().map(|samples| samples.as_chunks().0.to_vec()).collect();
+        Some(Self { lost, seconds, errors, features, scores, slopes, pictures: Wire::take(from)? })
+    }
+}
+
+/// Everything judging needs besides the entry.
+pub(super) struct Evaluator<'j> {
+    pub judging: &'j Judging,
+    pub subject: &'j Subject,
+    pub targets: &'j Targets,
+    /// The teacher's samples by their features, where there are any; none but at rank 0.
+    pub imitated: Option<&'j Paired>,
+    /// LowerOrderFinalText how many samples are done; true asks to stop.
+    pub tick: &'j (dyn Fn(usize) -> bool + Sync),
+}
+
+/// What is found of an entry.
+pub(super) struct Found {
+    pub score: Score,
+    pub pictures: Pictures,
+    /// What a process needs for a sample, in network and solver; none for a solver that diverges.
+    pub seconds_per_sample: Option<f64>,
+}
+
+impl Evaluator<'_> {
+    /// The score of an entry, its pictures and its time; at every rank but 0 nothing.
+    pub fn score(&self, key: &str, entry: &Entry, ready: &Ready) -> Result<Option<Found>> {
+        let mut score = Score {
+            key: key.into(),
+            row: entry.row.clone(),
+            solver: ready.solver.label(),
+            nfe: ready.nfe,
+            sequential_calls: (ready.sequential_calls < ready.nfe).then_some(ready.sequential_calls),
+            steps: ready.times.len() - 1,
+            failed: None,
+            rmse: None,
+            psnr: None,
+            frechet: None,
+            imitation: None,
+            prompted: Default::default(),
+            slopes: Vec::new(),
+        };
+        let whole = self.all(ready)?;
+        if !self.targets.comm().is_root() {
+            return Ok(None);
+        }
+        // A solver that diverges has a result: that it does.
+        if let Some(lost) = whole.lost {
+            score.failed = Some(lost.text);
+            return Ok(Some(Found { score, pictures: Pictures::default(), seconds_per_sample: None }));
+        }
+        score.rmse = Some(rmse(&whole.errors));
+        // Infinite where there is no difference: nothing JSON could hold, and nothing to learn.
+        // Nor has what is decoded first a peak to compare with.
+        let decoded = self.subject.model.model.decoder().is_some();
+        score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite() && !decoded);
+        if let Some(features) = self.gathered(whole.features)? {
+            score.frechet = self.frechet(&features)?;
+            score.imitation = self.imitated.map(|teacher| teacher.estimate(&features)).transpose()?;
+        }
+        score.prompted = self.judging.means(&whole.scores);
+        score.slopes = whole.slopes.iter().map(|samples| deviation(samples)).collect();
+        let seconds_per_sample = Some(whole.seconds / whole.errors.len() as f64);
+        Ok(Some(Found { score, pictures: whole.pictures, seconds_per_sample }))
+    }
+
+    /// The teacher's endpoints by their features; nothing without a reference, and at every rank but 0.
+    pub fn teacher_features(&self) -> Result<Option<Features>> {
+        if self.reference().is_none() {
+            return Ok(None);
+        }
+        let rows = self
+            .of_teacher(|samples, _| self.features(samples).map(|features| Part { features, ..Part::default() }))?
+            .features;
+        if self.targets.comm().is_root() { self.gathered(rows) } else { Ok(None) }
+    }
+
+    /// How the teacher's own endpoints do by the reference and with their prompts; nothing without either, and at every rank but 0.
+    pub fn teacher(&self, key: &str, features: Option<&Features>) -> Result<Option<Score>> {
+        if self.reference().is_none() && self.judging.scorers.is_empty() {
+            return Ok(None);
+        }
+        let scores = |samples: &Tensor, range: Range<usize>| self.judging.scores(self.subject, samples, range);
+        let whole = match self.judging.scorers.is_empty() {
+            true => Part::default(),
+            false => self
+                .of_teacher(|samples, range| scores(samples, range).map(|scores| Part { scores, ..Part::default() }))?,
+        };
+        if !self.targets.comm().is_root() {
+            return Ok(None);
+        }
+        let (teacher, nfe) = self.judging.teacher(self.subject)?;
+        Ok(Some(Score {
+            key: key.into(),
+            row: "teacher".into(),
+            solver: teacher.solver.label(),
+            nfe,
+            sequential_calls: None,
+            steps: teacher.grid.steps(),
+            failed: None,
+            rmse: None,
+            psnr: None,
+            frechet: features.map(|features| self.frechet(features)).transpose()?.flatten(),
+            imitation: None,
+            prompted: self.judging.means(&whole.scores),
+            slopes: Vec::new(),
+        }))
+    }
+
+    /// What `seen` finds in the teacher's endpoints, at rank 0.
+    fn of_teacher(&self, seen: impl Fn(&Tensor, Range<usize>) -> Result<Part> + Sync) -> Result<Part> {
+        let part = |range: Range<usize>| {
+            let targets = self.targets.of(range.clone())?;
+            // Errors say that there is something.
+            Ok(Part { errors: vec![0.0; range.len()], ..seen(&targets[targets.len() - 1], range)? })
+        };
+        let share = || Ok(Part::joined(in_parts(&*self.subject.model.model, self.share(), self.judging.batch, part)?));
+        self.targets.comm().gather(share).map(Part::joined)
+    }
+
+    /// Features of all samples; none without a reference.
+    fn gathered(&self, rows: Vec<f32>) -> Result<Option<Features>> {
+        self.reference().map(|(map, _)| Features::from_rows(map.dims(), rows)).transpose()
+    }
+
+    /// The Fréchet distance of features to the reference, where there is one.
+    fn frechet(&self, features: &Features) -> Result<Option<Estimate>> {
+        self.reference().map(|(_, reference)| reference.estimate(features)).transpose()
+    }
+
+    /// Features of samples, or of the images they are decoded to; none without a reference.
+    fn features(&self, samples: &Tensor) -> Result<Vec<f32>> {
+        let Some((map, _)) = self.reference() else { return Ok(Vec::new()) };
+        let images = self.subject.model.model.decoder().map(|decoder| decoder.decode(samples)).transpose()?;
+        Ok(map.features(&quantise(images.as_ref().unwrap_or(samples)))?.data().iter().map(|v| *v as f32).collect())
+    }
+
+    /// Features and statistics, where they are of what the subject makes: all classes of images of that shape.
+    fn reference(&self) -> Option<&FeatureReference> {
+        let subject = self.subject;
+        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.image_shape() && subject.class.is_none();
+        self.judging.reference.as_ref().filter(|(map, _)| fits(&**map))
+    }
+
+    /// This process's samples.
+    pub fn share(&self) -> Range<usize> {
+        let unit = unit(&*self.subject.model.model, self.judging.batch);
+        self.targets.comm().share(&(0..self.judging.seeds.len()), unit)
+    }
+
+    /// All samples, at rank 0.
+    fn all(&self, ready: &Ready) -> Result<Part> {
+        let model = &*self.subject.model.model;
+        let part = |range| self.part(ready, range);
+        let share = || {
+            let parts = in_parts(model, self.share(), self.judging.batch, part)?;
+            // Parts of a light model are made side by side, those of a network one by one.
+            let at_once = if model.is_light() { parts.len().min(rayon::current_num_threads()).max(1) } else { 1 };
+            let mut whole = Part::joined(parts);
+            whole.seconds /= at_once as f64;
+            Ok(whole)
+        };
+        self.targets.comm().gather(share).map(Part::joined)
+    }
+
+    fn part(&self, ready: &Ready, range: Range<usize>) -> Result<Part> {
+        let pairs = self.targets.pairs();
+        let bound = self.subject.model.model.denoiser(&pairs.condition(range.clone()))?;
+        let spy = SlopeProbe { inner: &*bound, times: ready.believed.as_deref(), seen: Mutex::default() };
+        let plan = ready.plan();
+        let mut pictures = Pictures::begin(range.start, &*self.subject.model.model);
+        let latents = pairs.latents(range.clone())?;
+        let (begun, mut watching) = (Instant::now(), Duration::ZERO);
+        let outcome = sample(&spy, &plan, &latents, &mut |state| {
+            let begun = Instant::now();
+            pictures.see(state);
+            let stop = (self.tick)(0);
+            watching += begun.elapsed();
+            if stop { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+        });
+        let elapsed = begun.elapsed();
+        let Seen { slopes, watching: spied } = spy.seen.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let seconds = elapsed.saturating_sub(watching + spied).as_secs_f64();
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let lost = Some(Divergence::of(error, range.start)?);
+                (self.tick)(range.len());
+                return Ok(Part { lost, seconds, ..Part::default() });
+            }
+        };
+        let targets = self.targets.of(range.clone())?;
+        let errors = squared_errors(&outcome.samples, &targets[targets.len() - 1])?;
+        let features = self.features(&outcome.samples)?;
+        let scores = self.judging.scores(self.subject, &outcome.samples, range.clone())?;
+        (self.tick)(range.len());
+        Ok(Part { lost: None, seconds, errors, features, scores, slopes, pictures })
+    }
+}
+
+fn deviation(samples: &[[f64; 2]]) -> f64 {
+    let mean = |k: usize| samples.iter().map(|m| m[k]).sum::<f64>() / samples.len() as f64;
+    (mean(1) - mean(0).powi(2)).max(0.0).sqrt()
+}
+
+/// Watches the slopes at the network's calls.
+struct SlopeProbe<'s> {
+    inner: &'s dyn Denoiser,
+    times: Option<&'s [f64]>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Mean and mean square of the slope, for each evaluation and sample.
+    slopes: Vec<Vec<[f64; 2]>>,
+    /// Time taken to see them.
+    watching: Duration,
+}
+
+impl SlopeProbe<'_> {
+    /// Notes the slopes of an answer.
+    fn note(&self, x: &Tensor, levels: &Levels, out: &Tensor) {
+        let begun = Instant::now();
+        let mut seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let call = seen.slopes.len();
+        let slope = |i: usize, (x, d): (&f64, &f64)| match self.inner.prediction() {
+            Prediction::Velocity => *d,
+            Prediction::Denoised => {
+                let time = self.times.and_then(|t| t.get(call)).copied().unwrap_or_else(|| levels.of(i));
+                (x - d) / time
+            }
+        };
+        // Sample by sample, so that sums do not depend on how samples fall into batches.
+        let moments = |i: usize| {
+            let slopes = x.sample(i).iter().zip(out.sample(i)).map(|pair| slope(i, pair));
+            let (sum, squares) = slopes.fold((0.0, 0.0), |(sum, squares), d| (sum + d, squares + d * d));
+            [sum, squares].map(|v| v / x.sample_len() as f64)
+        };
+        let slopes = (0..x.samples()).map(moments).collect();
+        seen.slopes.push(slopes);
+        seen.watching += begun.elapsed();
+    }
+}
+
+impl Denoiser for SlopeProbe<'_> {
+    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
+        let out = self.inner.predict(x, levels)?;
+        self.note(x, levels, &out);
+        Ok(out)
+    }
+
+    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
+        let (out, feature) = self.inner.predict_with_feature(x, levels, len)?;
+        self.note(x, levels, &out);
+        Ok((out, feature))
+    }
+
+    fn require_embedding(&self, len: usize) -> Result<()> {
+        self.inner.require_embedding(len)
+    }
+
+    fn prediction(&self) -> Prediction {
+        self.inner.prediction()
+    }
+
+    fn sigma_range(&self) -> (f64, f64) {
+        self.inner.sigma_range()
+    }
+
+    fn calls(&self) -> usize {
+        self.inner.calls()
+    }
+}

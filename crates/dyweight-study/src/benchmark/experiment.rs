@@ -1,0 +1,261 @@
+//! What is compared with what, and by which measures.
+
+use super::candidate::Candidate;
+use crate::FeatureReference;
+use dyweight_core::denoiser::Condition;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::noise::Rng;
+use dyweight_files::Fingerprint;
+use dyweight_models::{LoadedModel, Scorer};
+use dyweight_solvers::spec::budget::Setting;
+use dyweight_solvers::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
+use dyweight_train::{Noise, Pairs, Prompts, Teacher, TrainSpec};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A model, and what it is asked for.
+pub struct Subject {
+    /// How it is called in tables.
+    pub name: String,
+    /// The model.
+    pub model: Arc<LoadedModel>,
+    /// One class instead of one drawn for each seed.
+    pub class: Option<usize>,
+    /// Texts, line i for sample i, beginning again after the last.
+    pub prompts: Option<Arc<Prompts>>,
+    /// Classifier-free guidance.
+    pub guidance: Option<f64>,
+}
+
+/// One cell: who, where, with how many calls.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Row of the table.
+    pub row: String,
+    /// Column of the table.
+    pub column: String,
+    /// Where the column stands on the axis of a chart.
+    pub x: f64,
+    /// Network calls.
+    pub nfe: usize,
+    /// The solver.
+    pub who: Candidate,
+    /// The subject it is judged on, by its number.
+    pub subject: usize,
+    /// `nfe` counts calls that could be made side by side once.
+    pub once: bool,
+}
+
+/// How entries are judged.
+pub struct Judging {
+    /// One sample for each seed.
+    pub seeds: Seeds,
+    /// Which noise a seed stands for.
+    pub rng: Rng,
+    /// The teacher whose endpoints are the truth.
+    pub teacher: SolverSpec,
+    /// Its network calls, of which one evaluation with guidance is two; the usual number if none is given.
+    pub teacher_nfe: Option<usize>,
+    /// Its grid.
+    pub schedule: ScheduleSpec,
+    /// Features and reference statistics of a Fréchet distance, where there are any.
+    pub reference: Option<FeatureReference>,
+    /// Scores of images and their prompts.
+    pub scorers: Vec<Arc<Scorer>>,
+    /// Samples per network call; changes nothing but memory and speed.
+    pub batch: usize,
+}
+
+/// Calls of a teacher that nothing is said about; a method that cannot make as many makes the next number it can.
+const USUAL_TEACHER: usize = 35;
+
+/// A list of entries on some subjects.
+pub struct Experiment {
+    /// Its name: `compare`, or the study's.
+    pub name: String,
+    /// The models.
+    pub subjects: Vec<Subject>,
+    /// The cells, in the order in which they are worked on.
+    pub entries: Vec<Entry>,
+    /// The measures.
+    pub judging: Judging,
+}
+
+impl Entry {
+    /// The seed of its training, unless it is the usual one or nothing is learned.
+    pub fn train_seed(&self) -> Option<u64> {
+        let Candidate::Learned { train, .. } = &self.who else { return None };
+        train.seed.filter(|seed| *seed != 0)
+    }
+
+    /// A cell of a table whose columns are budgets.
+    pub fn new(row: impl Into<String>, nfe: usize, who: Candidate) -> Self {
+        Self { row: row.into(), column: format!("{nfe} calls"), x: nfe as f64, nfe, who, subject: 0, once: false }
+    }
+}
+
+impl Subject {
+    /// A model asked for whatever it makes.
+    pub fn new(model: Arc<LoadedModel>) -> Self {
+        Self { name: model.name.clone(), model, class: None, prompts: None, guidance: None }
+    }
+
+    /// An error unless the model can be asked for the class and guidance.
+    pub fn check(&self) -> Result<()> {
+        self.calls().map(drop)
+    }
+
+    /// What tells it from every other.
+    pub fn identity(&self) -> Value {
+        let mut identity = json!({
+            "name": self.name, "weights": self.model.sha256, "computed": self.model.settings,
+            "class": self.class, "guidance": self.guidance,
+        });
+        if let Some(prompts) = &self.prompts {
+            identity["prompts"] = json!(prompts.texts());
+            identity["negative"] = json!(prompts.negative());
+        }
+        identity
+    }
+
+    /// Network calls of one evaluation.
+    pub fn calls(&self) -> Result<usize> {
+        let model = &*self.model.model;
+        let class = self.class.or((model.classes() > 0).then_some(0));
+        let condition = match &self.prompts {
+            Some(prompts) => prompts.condition(0..1, self.guidance),
+            None => Condition::classes(class).guided(self.guidance),
+        };
+        Ok(model.denoiser(&condition)?.calls())
+    }
+}
+
+impl Judging {
+    /// The noise of a subject's samples.
+    pub fn pairs(&self, subject: &Subject) -> Pairs {
+        let model = &subject.model.model;
+        Pairs {
+            noise: Noise::Seeds { seeds: self.seeds.iter().collect(), rng: self.rng },
+            shape: model.shape(),
+            classes: model.classes(),
+            class: subject.class,
+            prompts: subject.prompts.clone(),
+            guidance: subject.guidance,
+        }
+    }
+
+    /// The teacher on a subject, and its network calls.
+    pub fn teacher(&self, subject: &Subject) -> Result<(Teacher, usize)> {
+        let model = &subject.model.model;
+        let prediction = model.prediction();
+        let solver = self.teacher.build(model.is_bounded())?;
+        let schedule = self.schedule.on(&**model)?;
+        let range = self.schedule.range(&schedule, model.sigma_range());
+        // A grid that ends at 0 has nothing left to denoise.
+        let denoise_to_zero = schedule.grid(2, range).map_or(range.0, |grid| grid.last()) > 0.0;
+        let calls = subject.calls()?;
+        let setting =
+            Setting { solver: &*solver, schedule: &schedule, range, afs: false, denoise_to_zero, prediction, calls };
+        let grid = match self.teacher_nfe {
+            Some(nfe) => setting.grid(Budget::Nfe(nfe)),
+            None => setting.grid_of_at_least(USUAL_TEACHER),
+        };
+        let grid = grid.map_err(|error| match error {
+            Error::NoSuchBudget { solver, nfe, near } => {
+                let near = near.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
+                Error::BadValue {
+                    name: "teacher-nfe",
+                    value: nfe.to_string(),
+                    expected: format!("{solver} can make {near} calls"),
+                }
+            }
+            other => other,
+        })?;
+        let nfe = setting.count(&grid)?;
+        let identity = serde_json::to_string(&self.teacher).unwrap_or_default();
+        Ok((Teacher { solver, grid, denoise_to_zero, identity }, nfe))
+    }
+
+    /// What tells one way of judging from another.
+    fn identity(&self) -> Value {
+        let reference = self.reference.as_ref().map(|(map, statistics)| {
+            json!({ "features": map.name(), "network": map.sha256(), "statistics": statistics.statistics().fingerprint() })
+        });
+        let mut identity = json!({
+            "seeds": self.seeds.to_string(), "rng": self.rng, "teacher": tidy(&self.teacher),
+            "teacher-nfe": self.teacher_nfe.unwrap_or(USUAL_TEACHER), "schedule": tidy(&self.schedule), "reference": reference,
+        });
+        for scorer in &self.scorers {
+            let how = scorer.preprocess().resampling.name();
+            identity[scorer.kind().name()] = json!({ "network": scorer.sha256(), "preprocess": how });
+        }
+        identity
+    }
+}
+
+impl Experiment {
+    /// Has everything that is learned here learned once for each of these seeds; their spread is then shown beside that over samples.
+    pub fn with_train_seeds(mut self, seeds: &[u64]) -> Self {
+        let mut entries = Vec::new();
+        for entry in self.entries {
+            let Candidate::Learned { train, schedule, on, after } = &entry.who else {
+                entries.push(entry);
+                continue;
+            };
+            for seed in seeds {
+                // A seed that is the usual one is not said, so that what is on record without seeds counts.
+                let said = if train.seed.unwrap_or(0) == *seed { train.seed } else { Some(*seed) };
+                let train = Box::new(TrainSpec { seed: said, ..(**train).clone() });
+                let who = Candidate::Learned { train, schedule: schedule.clone(), on: *on, after: *after };
+                entries.push(Entry { who, ..entry.clone() });
+            }
+        }
+        self.entries = entries;
+        self
+    }
+
+    /// The first line of the journal: everything all entries share.
+    pub fn header(&self) -> Value {
+        let subjects: Vec<Value> = self.subjects.iter().map(Subject::identity).collect();
+        json!({ "experiment": self.name, "version": 2, "subjects": subjects, "judging": self.judging.identity() })
+    }
+
+    /// The name of an entry's result.
+    pub fn key(&self, entry: &Entry) -> String {
+        // Not the row: under whichever name, the same solver has the same result.
+        let facts = json!({ "who": tidy(&entry.who), "nfe": entry.nfe, "subject": entry.subject });
+        short_hash(&facts)
+    }
+
+    /// The name of what the teacher itself does on a subject.
+    pub fn teacher_key(&self, subject: usize) -> String {
+        format!("teacher-{subject}")
+    }
+
+    /// The name of the training_record an entry needs, if it is learned here.
+    pub fn lesson_key(&self, entry: &Entry) -> Option<String> {
+        let Candidate::Learned { train, schedule, on, .. } = &entry.who else { return None };
+        let facts = json!({ "train": tidy(train), "schedule": tidy(schedule), "on": on, "nfe": entry.nfe });
+        Some(short_hash(&facts))
+    }
+}
+
+fn short_hash(facts: &Value) -> String {
+    let mut text = Fingerprint::default().add(facts.to_string().as_bytes()).text();
+    text.truncate(16);
+    text
+}
+
+/// A description without what it leaves open: a later option that is left out changes no key.
+fn tidy(value: &impl Serialize) -> Value {
+    fn strip(value: Value) -> Value {
+        match value {
+            Value::Object(map) => {
+                Value::Object(map.into_iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k, strip(v))).collect())
+            }
+            other => other,
+        }
+    }
+    strip(serde_json::to_value(value).unwrap_or_default())
+}

@@ -1,0 +1,31 @@
+//! A benchmark: solvers × budgets on the same noise, each judged by its distance to one teacher and to a reference.
+//!
+//! [`Experiment`] says what competes; [`run`] trains what must be learned, judges every entry that is not on record yet, and
+//! appends to the journal; reports are drawn from records alone. `compare`, `quickstart` and the paper's studies are lists of
+//! entries with sentences about the outcome.
+
+mod candidate;
+mod evaluator;
+mod experiment;
+mod files;
+mod forecast;
+mod handcrafted;
+mod page;
+mod pictures;
+mod prompted;
+mod provenance;
+mod record;
+mod run;
+mod show;
+mod style;
+mod training_job;
+mod view;
+
+pub use candidate::{Candidate, Term};
+pub use experiment::{Entry, Experiment, Judging, Subject};
+pub use forecast::Forecast;
+pub use handcrafted::{Rival, best_handcrafted};
+pub use page::{Repeat, Style};
+pub use record::{Score, TrainingRecord};
+pub use run::{Piece, Results, Watch, read, run};
+pub use view::{Measure, Tally, View};

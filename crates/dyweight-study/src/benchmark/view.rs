@@ -1,0 +1,273 @@
+//! The results as tables see them: a measure for each row and column.
+
+use super::candidate::Candidate;
+use super::experiment::{Entry, Experiment};
+use super::record::{Score, TrainingRecord};
+use super::run::Results;
+use crate::metrics::Estimate;
+use dyweight_models::ScoreKind;
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Distance to the teacher on the same noise.
+    Rmse,
+    /// The same in decibels.
+    Psnr,
+    /// Distance of the distribution to that of the teacher's samples on the same noise.
+    Imitation,
+    /// Distance of the distribution to the reference.
+    Frechet,
+    /// A score of images and their prompts.
+    Prompted(ScoreKind),
+}
+
+impl Measure {
+    /// Of a score.
+    pub fn of(self, score: &Score) -> Option<Estimate> {
+        match self {
+            Measure::Rmse => score.rmse.clone(),
+            Measure::Psnr => score.psnr.clone(),
+            Measure::Imitation => score.imitation.clone(),
+            Measure::Frechet => score.frechet.clone(),
+            Measure::Prompted(kind) => score.prompted.get(kind.name()).cloned(),
+        }
+    }
+
+    /// Its name in running text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Rmse => "distance to the teacher",
+            Measure::Psnr => "signal-to-noise ratio",
+            Measure::Imitation => "Fréchet distance to the teacher's samples",
+            Measure::Frechet => "Fréchet distance to the reference",
+            Measure::Prompted(kind) => kind.title(),
+        }
+    }
+
+    /// The name of its files.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Measure::Rmse | Measure::Psnr => "teacher-distance",
+            Measure::Imitation => "frechet-teacher",
+            Measure::Frechet => "frechet",
+            Measure::Prompted(kind) => kind.name(),
+        }
+    }
+
+    /// True if more is better.
+    pub fn more_is_better(self) -> bool {
+        matches!(self, Measure::Psnr | Measure::Prompted(_))
+    }
+}
+
+/// An experiment with its results.
+pub struct View<'v> {
+    /// What was asked.
+    pub experiment: &'v Experiment,
+    /// What was found.
+    pub results: &'v Results,
+}
+
+impl<'v> View<'v> {
+    /// Rows, in the order of their first entry.
+    pub fn rows(&self) -> Vec<&'v str> {
+        distinct(self.experiment.entries.iter().map(|e| e.row.as_str()))
+    }
+
+    /// Columns, in the order of their first entry.
+    pub fn columns(&self) -> Vec<&'v str> {
+        distinct(self.experiment.entries.iter().map(|e| e.column.as_str()))
+    }
+
+    /// The measures there are, the ones where less is better.
+    pub fn measures(&self) -> Vec<Measure> {
+        match self.experiment.judging.reference {
+            Some(_) => vec![Measure::Rmse, Measure::Imitation, Measure::Frechet],
+            None => vec![Measure::Rmse],
+        }
+    }
+
+    /// Those, and the scores of images and their prompts, of which more is better.
+    pub fn all_measures(&self) -> Vec<Measure> {
+        let scores = self.experiment.judging.scorers.iter().map(|scorer| Measure::Prompted(scorer.kind()));
+        self.measures().into_iter().chain(scores).collect()
+    }
+
+    /// The entry of a cell.
+    pub fn entry(&self, row: &str, column: &str) -> Option<&'v Entry> {
+        self.experiment.entries.iter().find(|e| e.row == row && e.column == column)
+    }
+
+    /// The score of a cell.
+    pub fn score(&self, row: &str, column: &str) -> Option<&'v Score> {
+        self.results.score(self.experiment, self.entry(row, column)?)
+    }
+
+    /// All entries of a cell: one for each training.
+    pub fn entries(&self, row: &str, column: &str) -> Vec<&'v Entry> {
+        self.experiment.entries.iter().filter(|e| e.row == row && e.column == column).collect()
+    }
+
+    /// A measure of a cell, over all its trainings; none if one of them has no number.
+    pub fn get(&self, measure: Measure, row: &str, column: &str) -> Option<Estimate> {
+        let one = |entry: &&Entry| measure.of(self.results.score(self.experiment, entry)?);
+        Estimate::over_trainings(self.entries(row, column).iter().map(one).collect::<Option<Vec<_>>>()?)
+    }
+
+    /// Why a cell has no numbers.
+    pub fn failure(&self, row: &str, column: &str) -> Option<&'v str> {
+        let score = |entry: &&'v Entry| self.results.score(self.experiment, entry)?.failed.as_deref();
+        self.entries(row, column).iter().find_map(score)
+    }
+
+    /// The most trainings behind a cell.
+    pub fn trainings(&self) -> usize {
+        let cells = self.rows().into_iter().flat_map(|row| self.columns().into_iter().map(move |column| (row, column)));
+        cells.map(|(row, column)| self.entries(row, column).len()).max().unwrap_or(0)
+    }
+
+    /// What was learned for a cell.
+    pub fn training_record(&self, row: &str, column: &str) -> Option<&'v TrainingRecord> {
+        self.results.training_records.get(&self.experiment.lesson_key(self.entry(row, column)?)?)
+    }
+
+    /// True if the coefficients of a row are not fixed ones.
+    pub fn is_learned(&self, row: &str) -> bool {
+        let given = |e: &Entry| !matches!(e.who, Candidate::Handcrafted { .. });
+        self.columns().iter().any(|column| self.entry(row, column).is_some_and(given))
+    }
+
+    /// The result as a person would say it, in one sentence: how much closer to the teacher the best learned solver is than the best with fixed
+    /// coefficients. None where not both take part.
+    pub fn headline(&self) -> Option<String> {
+        let gains: Vec<Gain> = self.columns().into_iter().filter_map(|column| self.gain(column)).collect();
+        let first = gains.first()?;
+        let alike = gains.iter().all(|g| g.row == first.row && g.is_closer() && g.is_clear);
+        if alike && gains.len() > 1 {
+            let percents: Vec<String> = gains.iter().map(|g| format!("{:.0} %", g.percent)).collect();
+            let columns: Vec<&str> =
+                gains.iter().map(|g| g.column.strip_suffix(" calls").unwrap_or(g.column)).collect();
+            return Some(format!(
+                "{} calls: {} is {} closer to the teacher than the best handcrafted solver.",
+                listed(&columns),
+                first.row,
+                listed(&percents.iter().map(String::as_str).collect::<Vec<_>>())
+            ));
+        }
+        let said: Vec<String> = gains.iter().map(Gain::words).collect();
+        Some(format!("{}.", said.join("; ")))
+    }
+
+    /// The best learned solver of a column against the best other one.
+    fn gain(&self, column: &'v str) -> Option<Gain<'v>> {
+        let best = |learned: bool| {
+            let rows = self.rows().into_iter().filter(|row| self.is_learned(row) == learned);
+            let found = rows.filter_map(|row| Some((row, self.get(Measure::Rmse, row, column)?)));
+            found.min_by(|a, b| a.1.value.total_cmp(&b.1.value))
+        };
+        let ((row, ours), (other, theirs)) = (best(true)?, best(false)?);
+        let percent = 100.0 * (1.0 - ours.value / theirs.value);
+        let is_clear = ours.clearly_below(&theirs) || theirs.clearly_below(&ours);
+        Some(Gain { column, row, other, percent, is_clear })
+    }
+
+    /// Compares two rows in every column where both have numbers.
+    pub fn tally(&self, measure: Measure, row: &str, against: &str) -> Tally {
+        let mut tally = Tally::default();
+        for column in self.columns() {
+            if let (Some(a), Some(b)) = (self.get(measure, row, column), self.get(measure, against, column)) {
+                tally.add(&a, &b);
+            }
+        }
+        tally
+    }
+}
+
+/// What learning was worth at a budget.
+struct Gain<'v> {
+    column: &'v str,
+    row: &'v str,
+    other: &'v str,
+    /// Closer to the teacher, of the other's distance.
+    percent: f64,
+    is_clear: bool,
+}
+
+impl Gain<'_> {
+    fn is_closer(&self) -> bool {
+        self.percent >= 0.0
+    }
+
+    fn words(&self) -> String {
+        let Self { column, row, other, percent, .. } = self;
+        if percent.abs() < 0.5 {
+            return format!("{column}: {row} is as close to the teacher as the best handcrafted solver, {other}");
+        }
+        let word = if self.is_closer() { "closer to" } else { "further from" };
+        let doubt = if self.is_clear { "" } else { ", though not clearly" };
+        format!(
+            "{column}: {row} is {:.0} % {word} the teacher than the best handcrafted solver, {other}{doubt}",
+            percent.abs()
+        )
+    }
+}
+
+/// `3, 5 and 7`.
+fn listed(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.to_string(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+fn distinct<'t>(names: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
+    let mut found = Vec::new();
+    for name in names {
+        if !found.contains(&name) {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// Comparisons by outcome; clear ones are beyond two standard errors of the difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Clearly smaller.
+    pub below: usize,
+    /// Not clearly different.
+    pub level: usize,
+    /// Clearly larger.
+    pub above: usize,
+}
+
+impl Tally {
+    /// Adds the comparison of `a` with `b`.
+    pub fn add(&mut self, a: &Estimate, b: &Estimate) {
+        if a.clearly_below(b) {
+            self.below += 1;
+        } else if b.clearly_below(a) {
+            self.above += 1;
+        } else {
+            self.level += 1;
+        }
+    }
+
+    /// Adds another tally.
+    pub fn join(self, other: Self) -> Self {
+        Self { below: self.below + other.below, level: self.level + other.level, above: self.above + other.above }
+    }
+
+    /// All comparisons.
+    pub fn all(&self) -> usize {
+        self.below + self.level + self.above
+    }
+
+    /// The comparisons in words: how often the first was smaller.
+    pub fn words(&self) -> String {
+        let Self { below, level, above } = self;
+        format!("clearly better in {below} of {} comparisons, level in {level}, clearly worse in {above}", self.all())
+    }
+}

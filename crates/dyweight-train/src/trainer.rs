@@ -1,0 +1,357 @@
+//! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is put together.
+
+use crate::comm::{Comm, Solo};
+use crate::interrupt::Stop;
+use crate::methods::gits::Ground;
+use crate::methods::learned_weights::{LearnedWeights, ScaleMode};
+use crate::session::{Files, Session, Watcher};
+use crate::snapshot::Snapshot;
+use crate::spec::{TrainPlan, TrainSpec};
+use crate::targets::{Supervision, Targets};
+use crate::training::{Training, TrainingParts};
+use crate::variety::Variety;
+use crate::{Loss, Noise};
+use dyweight_core::denoiser::Model;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::solver::Initial;
+use dyweight_files::Fingerprint;
+use dyweight_solvers::solver_file::{ModelIdentity, SolverFile};
+use dyweight_solvers::spec::{Budget, ScheduleSpec};
+use serde_json::{Value, json};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Options that change memory or speed but no bit of the result, or that stand for parameters which are compared themselves.
+const NO_MATTER: [&str; 4] = ["memory", "micro-batch", "init", "noise"];
+
+/// What is to be learned, for which model.
+#[derive(Clone)]
+pub struct TrainConfig {
+    /// The model.
+    pub model: Arc<dyn Model>,
+    /// Its name and, where it has one, its fingerprint. Without a fingerprint nothing is cached, and nothing resumed.
+    pub identity: ModelIdentity,
+    /// What else decides the last bits of its answers, such as the way convolutions are computed.
+    pub arithmetic: Option<String>,
+    /// The options.
+    pub spec: TrainSpec,
+    /// The grid's rule.
+    pub schedule: ScheduleSpec,
+    /// Its length.
+    pub budget: Budget,
+    /// The endpoint's distance.
+    pub loss: Loss,
+    /// The processes that share the work.
+    pub comm: Arc<dyn Comm>,
+    /// Directory that keeps the teacher's results.
+    pub cache: Option<PathBuf>,
+    /// Where state and log go; nowhere if none.
+    pub files: Option<Files>,
+    /// Goes on from the state, where there is one.
+    pub resume: bool,
+    /// Time between two snapshots.
+    pub between_snapshots: Option<Duration>,
+    /// Ends a search and the first validation, before which there is no iteration to stop at.
+    pub stop: Option<Stop>,
+}
+
+/// Everything that can be decided before the work.
+pub struct Trainer {
+    config: TrainConfig,
+    /// What was decided.
+    pub plan: TrainPlan,
+    /// Names the run: two runs of the same text leave the same bits.
+    identity: String,
+}
+
+/// Teacher's results for training and for validation.
+#[derive(Clone)]
+pub struct Dataset {
+    training: Arc<Targets>,
+    pub(crate) validation: Arc<Targets>,
+}
+
+/// What training leaves.
+pub struct TrainOutcome {
+    /// The solver.
+    pub file: SolverFile,
+    /// The parameters it stands for: the best ones seen, or the start's where variety was lost.
+    pub params: Vec<f64>,
+    /// The run at its end.
+    pub run: Training,
+    /// Validation loss of iPNDM with the same window on the same grid; none in a plain run.
+    pub baseline: Option<f64>,
+    /// What a second stage has done to variety.
+    pub variety: Option<Variety>,
+}
+
+/// Learns a solver for `model`, alone and without files.
+pub fn train(model: Arc<dyn Model>, budget: Budget, spec: &TrainSpec) -> Result<SolverFile> {
+    let loss = spec.loss(|name| {
+        let hint = "use TrainConfig, and build the loss with a feature network".into();
+        Err(Error::Conflict { problem: format!("the loss '{name}' needs a feature network"), hint })
+    })?;
+    let config = TrainConfig::new(model, ModelIdentity::default(), budget, spec.clone(), loss);
+    let trainer = config.prepare()?;
+    Ok(trainer.run(&trainer.dataset()?, &mut |_, _| ControlFlow::Continue(()))?.file)
+}
+
+impl TrainConfig {
+    /// Training alone and without files.
+    pub fn new(model: Arc<dyn Model>, identity: ModelIdentity, budget: Budget, spec: TrainSpec, loss: Loss) -> Self {
+        Self {
+            model,
+            identity,
+            arithmetic: None,
+            spec,
+            schedule: ScheduleSpec::default(),
+            budget,
+            loss,
+            comm: Arc::new(Solo),
+            cache: None,
+            files: None,
+            resume: false,
+            between_snapshots: None,
+            stop: None,
+        }
+    }
+
+    /// Decides everything; what cannot be is refused here, before any work.
+    pub fn prepare(self) -> Result<Trainer> {
+        let plan = self.spec.plan(&*self.model, &self.schedule, self.budget, self.loss.clone())?;
+        self.spec.teacher(&*self.model, &plan)?;
+        let identity = self.identity(&plan)?;
+        Ok(Trainer { config: self, plan, identity })
+    }
+
+    /// False for a method that is searched for, which reads given noise itself.
+    fn learns_by_gradients(&self) -> bool {
+        crate::methods::find(self.spec.method_name()).is_ok_and(|m| m.learns_by_gradients())
+    }
+
+    fn identity(&self, plan: &TrainPlan) -> Result<String> {
+        let mut facts = given(&plan.resolved)?;
+        facts.retain(|key, _| !NO_MATTER.contains(&key.as_str()));
+        facts.extend(given(&self.schedule)?);
+        let frame = &plan.student.frame;
+        let mut params = Fingerprint::default();
+        params.add_numbers(&plan.start);
+        if self.learns_by_gradients()
+            && let Some(noise) = self.spec.given_noise(self.model.shape(), &plan.recipe)?
+        {
+            params.add_numbers(noise.data());
+        }
+        let network = plan.student.loss.network().map(|(name, sha256)| [name, sha256]);
+        facts.extend([
+            ("model".to_string(), json!(self.identity.sha256)),
+            ("arithmetic".to_string(), json!(self.arithmetic)),
+            ("method".to_string(), json!(plan.learnable.method())),
+            ("grid".to_string(), json!(frame.grid.sigmas())),
+            ("start".to_string(), json!(params.text())),
+            ("features".to_string(), json!(network)),
+        ]);
+        if let Some(joint) = plan.student.loss.joint() {
+            facts.insert("reference".into(), json!(joint.identity()));
+        }
+        serde_json::to_string(&facts).map_err(|e| unwritable(&e))
+    }
+}
+
+/// The options that were given, as JSON. A path that is no text cannot be written down.
+fn given(options: &impl serde::Serialize) -> Result<serde_json::Map<String, Value>> {
+    match serde_json::to_value(options) {
+        Ok(Value::Object(map)) => Ok(map.into_iter().filter(|(_, v)| !v.is_null()).collect()),
+        Ok(_) => Ok(serde_json::Map::new()),
+        Err(e) => Err(unwritable(&e)),
+    }
+}
+
+fn unwritable(reason: &serde_json::Error) -> Error {
+    Error::BadValue { name: "train", value: "options".into(), expected: reason.to_string() }
+}
+
+impl Trainer {
+    /// What it was prepared from.
+    pub fn config(&self) -> &TrainConfig {
+        &self.config
+    }
+
+    /// Ends the first validation once this is so.
+    pub fn stopped_by(&mut self, stop: Option<Stop>) {
+        self.config.stop = stop;
+    }
+
+    /// True if its pairs serve every budget: the teacher does not follow the student's grid.
+    pub fn shares_dataset(&self) -> bool {
+        self.plan.supervision == Supervision::Endpoint
+    }
+
+    /// Pairs with the teacher's results, made as they are needed.
+    pub fn dataset(&self) -> Result<Dataset> {
+        Ok(Dataset { training: self.targets("training")?, validation: self.targets("validation")? })
+    }
+
+    pub(crate) fn targets(&self, purpose: &'static str) -> Result<Arc<Targets>> {
+        let targets = self.targets_in_memory(purpose)?;
+        Ok(Arc::new(match (&self.config.cache, self.cache_name()) {
+            (Some(directory), Some(name)) => targets.cached_in(directory.clone(), &name)?,
+            _ => targets,
+        }))
+    }
+
+    /// What the teacher's results depend on besides pairs and teacher; none for a model without a fingerprint, whose results are not kept.
+    fn cache_name(&self) -> Option<String> {
+        let arithmetic = self.config.arithmetic.as_deref().unwrap_or_default();
+        self.config.identity.sha256.as_ref().map(|sha256| format!("{sha256} {arithmetic}"))
+    }
+
+    /// Under which name the teacher's results are kept, where they are: runs that share it share them.
+    pub(crate) fn teachers_name(&self) -> Result<Option<String>> {
+        let Some(name) = self.cache_name().filter(|_| self.config.cache.is_some()) else { return Ok(None) };
+        Ok(Some(self.targets_in_memory("training")?.key(&name)))
+    }
+
+    fn targets_in_memory(&self, purpose: &'static str) -> Result<Targets> {
+        let TrainConfig { model, spec, comm, .. } = &self.config;
+        let mut pairs = spec.pairs(&**model, purpose)?;
+        if purpose == "training"
+            && self.config.learns_by_gradients()
+            && let Some(noise) = spec.given_noise(model.shape(), &self.plan.recipe)?
+        {
+            pairs.noise = Noise::Given(noise);
+        }
+        let teacher = spec.teacher(&**model, &self.plan)?;
+        let batch = self.plan.recipe.micro_batch;
+        let targets = Targets::new(model.clone(), pairs, teacher, self.plan.supervision, batch).shared_by(comm.clone());
+        Ok(targets.stopped_by(self.config.stop.clone()))
+    }
+
+    /// An error unless a state at `path` is one of this very run.
+    pub fn check_state(&self, path: &Path) -> Result<()> {
+        Snapshot::read(path, &self.identity, &self.plan.learnable.blocks()).map(drop)
+    }
+
+    /// Trains, or goes on training, with every iteration shown. Of several processes rank 0 alone has files.
+    pub fn run(&self, dataset: &Dataset, watch: &mut Watcher<'_>) -> Result<TrainOutcome> {
+        let mut run = self.begin(dataset)?;
+        let baseline = self.baseline(&run)?;
+        match &self.config.files {
+            None => {
+                while !run.is_finished() {
+                    let iteration = run.advance()?;
+                    if let ControlFlow::Break(reason) = watch(&iteration, &run) {
+                        return Err(reason);
+                    }
+                }
+            }
+            Some(files) => {
+                let resume = self.config.resume && self.config.identity.sha256.is_some();
+                let (mut session, _) = Session::open(run, files.clone(), &self.identity, resume)?;
+                if let Some(between) = self.config.between_snapshots {
+                    session = session.snapshots_every(between);
+                }
+                run = session.run(watch)?;
+            }
+        }
+        let variety = self.variety(&run)?;
+        let lost = variety.is_some_and(|variety| variety.is_lost());
+        let params = if lost { self.plan.start.clone() } else { run.result().to_vec() };
+        let mut file = self.solver_file(&run, &params, baseline)?;
+        file.training.extend(variety.map(|variety| ("variety".into(), variety.facts())));
+        Ok(TrainOutcome { file, params, run, baseline, variety })
+    }
+
+    /// The run before its first iteration, or before its files are opened.
+    pub fn begin(&self, dataset: &Dataset) -> Result<Training> {
+        let ground = Ground {
+            model: &*self.config.model,
+            pairs: &self.config.spec.pairs(&*self.config.model, "training")?,
+            comm: &*self.config.comm,
+            frame: &self.plan.student.frame,
+            batch: self.plan.recipe.micro_batch,
+            calls: self.calls_of_an_evaluation()?,
+            stop: self.config.stop.as_ref(),
+        };
+        let found = self.plan.learnable.search(&ground)?;
+        Training::new(TrainingParts {
+            model: self.config.model.clone(),
+            student: self.plan.student.clone(),
+            learnable: found.unwrap_or_else(|| self.plan.learnable.clone()),
+            start: self.plan.start.clone(),
+            training: dataset.training.clone(),
+            validation: dataset.validation.clone(),
+            recipe: self.plan.recipe.clone(),
+        })
+    }
+
+    /// Validation loss of iPNDM with the same window at the same budget, on the rule of the nominal grid.
+    fn baseline(&self, run: &Training) -> Result<Option<f64>> {
+        if run.guard.is_none() {
+            return Ok(None);
+        }
+        let own = &self.plan.student.frame;
+        let plan = &self.plan;
+        let Some(frame) = own.of_single_calls(self.calls_of_an_evaluation()?)? else { return Ok(None) };
+        let same_grid = frame.grid.steps() == own.grid.steps();
+        let comparable = match plan.supervision {
+            Supervision::Endpoint => true,
+            // Step by step, validation looks at the end alone.
+            Supervision::Path { .. } => same_grid || plan.student.stepwise.is_some(),
+            Supervision::Near => false,
+        };
+        if !comparable {
+            return Ok(None);
+        }
+        let rows = Initial::Ab.rows(frame.grid.steps(), plan.window.min(4));
+        let (ipndm, params) = LearnedWeights::new(&rows, &Vec::new(), ScaleMode::None, false);
+        run.validation_loss_on(&frame, &ipndm, &params).map(Some)
+    }
+
+    fn calls_of_an_evaluation(&self) -> Result<usize> {
+        self.config.spec.calls(&*self.config.model)
+    }
+
+    /// The file of the solver that `params` stand for, with how they were found.
+    pub fn solver_file(&self, run: &Training, params: &[f64], baseline: Option<f64>) -> Result<SolverFile> {
+        let spec = &self.config.spec;
+        let mut file = run.learnable().export(params, &self.plan.student.frame)?;
+        file.guidance = spec.guidance;
+        file.model = self.config.identity.clone();
+        let recipe = run.recipe();
+        let mut facts = json!({
+            "teacher": self.plan.resolved.teacher.as_deref().unwrap_or("ipndm"),
+            "loss": spec.loss.as_deref().unwrap_or("l2"),
+            "init": spec.init.as_deref().unwrap_or(if spec.method_name() == "dyweight" { "ab" } else { "own" }),
+            "iterations": run.iteration, "pairs_per_iteration": recipe.pairs,
+            "lr": self.plan.resolved.lr, "seed": spec.seed.unwrap_or(0),
+        });
+        if let Some(optimiser) = spec.optimiser {
+            facts["optimiser"] = json!(optimiser);
+        }
+        if let Some(distinct) = recipe.distinct {
+            facts["pairs"] = json!(distinct);
+        }
+        if let Some((name, sha256)) = self.plan.student.loss.network() {
+            facts["features"] = json!({ "name": name, "sha256": sha256 });
+        }
+        if let Some(guard) = &run.guard {
+            facts["validation_loss"] = json!(guard.best_loss);
+            facts["initial_loss"] = json!(guard.initial_loss);
+            facts["rollbacks"] = json!(guard.rollbacks);
+            if baseline.is_some() {
+                facts["ipndm_loss"] = json!(baseline);
+            }
+        }
+        if let Value::Object(facts) = facts {
+            file.training = facts;
+        }
+        Ok(file)
+    }
+
+    /// Iterations of the whole run.
+    pub fn iterations(&self) -> usize {
+        self.plan.recipe.iterations()
+    }
+}
