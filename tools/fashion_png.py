@@ -3,7 +3,7 @@
 usage: fashion_png.py OUT --part train|t10k [--data DIR]        (needs numpy and pillow)
 
     fashion_png.py train --part train
-    dyweight metric stats train --features fashion --name "Fashion-MNIST, training images" --out assets/fashion_reference.npz
+    dyweight metric stats train --features fashion --name "Fashion-MNIST, training images" --out crates/dyweight-metrics/assets/fashion_reference.npz
 
 The images are those of Debian's package dataset-fashion-mnist (Xiao, Rasul and Vollgraf 2017, MIT licence), 28×28 grey, byte for
 byte; names are the numbers of the images.

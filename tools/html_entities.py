@@ -1,6 +1,6 @@
 """Writes the named character references of HTML (WHATWG, named character references) as lines `name code-point…`.
 
-    python tools/html_entities.py > assets/html_entities.txt
+    python tools/html_entities.py > crates/dyweight-models/assets/html_entities.txt
 
 Names keep their semicolon where they need one. Python's own table is a copy of the standard's.
 """

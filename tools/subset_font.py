@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes assets/fonts/plot-{regular,bold}.ttf: the glyphs charts need, from DejaVu Sans 2.37.
+"""Makes crates/dyweight-report/assets/fonts/plot-{regular,bold}.ttf: the glyphs charts need, from DejaVu Sans 2.37.
 
     pip install fonttools==4.68.0        # Debian: apt install fonts-dejavu-core
     python tools/subset_font.py /usr/share/fonts/truetype/dejavu
 
 Kept: ASCII, Latin-1, Greek, super- and subscript digits, arrows and the mathematical signs below. Dropped: hinting and
-layout tables, which the drawing code does not read. The licence (assets/fonts/LICENSE) allows both.
+layout tables, which the drawing code does not read. The licence (crates/dyweight-report/assets/fonts/LICENSE) allows both.
 """
 
 import sys

@@ -3,7 +3,7 @@
 usage: train_fashion.py OUT.safetensors [--iterations N] [--data DIR | --random] [--threads T] [--seed S]
 
 About 80 minutes on two cores with the defaults, which are those of the embedded weights. Then, for the asset,
-pack_asset.py OUT.safetensors OUT.json assets/fashion.safetensors.
+pack_asset.py OUT.safetensors OUT.json crates/dyweight-models/assets/fashion.safetensors.
 
 Objective (Karras et al. 2022): ln(sigma) ~ N(-1.2, 1.2^2), weight (sigma^2 + s^2)/(sigma*s)^2, s = 0.5. Labels are dropped
 with probability 0.1: an all-zero row is the unconditional model.

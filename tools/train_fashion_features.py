@@ -2,7 +2,7 @@
 
 usage: train_fashion_features.py OUT.safetensors [--epochs N] [--data DIR | --random] [--threads T] [--seed S]
 
-A few minutes on two cores. Then, for the asset, pack_asset.py OUT.safetensors OUT.json assets/fashion_features.safetensors.
+A few minutes on two cores. Then, for the asset, pack_asset.py OUT.safetensors OUT.json crates/dyweight-models/assets/fashion_features.safetensors.
 """
 import argparse, json, math
 

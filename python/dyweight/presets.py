@@ -1,6 +1,6 @@
 """The coefficients released with the DyWeight paper (Zhao et al., CVPR 2026), as solver files.
 
-The numbers and whom to thank for them: assets/presets in the repository, which the package carries along.
+The numbers and whom to thank for them: crates/dyweight-files/assets/presets in the repository, which the package carries along.
 """
 
 import difflib
@@ -12,7 +12,7 @@ from pathlib import Path
 from .solver_file import FORMAT, NOISE_TABLES, NoiseTable, SolverFile
 
 # In the source tree; an installed package has them in its compiled part.
-_SOURCE = Path(__file__).resolve().parents[2] / "assets" / "presets" / "official.json"
+_SOURCE = Path(__file__).resolve().parents[2] / "crates" / "dyweight-files" / "assets" / "presets" / "official.json"
 _EDM_RANGE = (0.002, 80.0)
 # The released Stable Diffusion wrapper computes its range in f32, which the one preset off the discrete grid keeps.
 _SD15_RANGE_F32 = (0.029167532920837402, 14.614641189575195)

@@ -26,3 +26,42 @@ pub trait FeatureMap: Send + Sync {
     /// The features, and the way back.
     fn with_pullback<'m>(&'m self, images: &Tensor) -> Result<(Tensor, FeaturePullback<'m>)>;
 }
+
+/// Standard errors by which a share may fall.
+const ERRORS: f64 = 2.0;
+
+/// A share of samples before and after something was done to them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// Before.
+    pub before: f64,
+    /// After.
+    pub after: f64,
+    /// One standard error of their difference.
+    pub error: f64,
+}
+
+impl Share {
+    /// True if it has fallen by more than chance makes it.
+    pub fn has_fallen(&self) -> bool {
+        self.before - self.after > ERRORS * self.error
+    }
+}
+
+/// How samples lie among reference samples: precision and recall, before and after.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Variety {
+    /// Samples that lie among the reference's.
+    pub precision: Share,
+    /// Reference samples that lie among these.
+    pub recall: Share,
+    /// Samples of each.
+    pub samples: usize,
+}
+
+impl Variety {
+    /// True if either share has fallen.
+    pub fn is_lost(&self) -> bool {
+        self.precision.has_fallen() || self.recall.has_fallen()
+    }
+}

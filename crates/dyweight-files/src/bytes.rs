@@ -1,7 +1,7 @@
 //! Bytes of a file: shared without copying, and read one field after the other without ever leaving them.
 
 use crate::Malformed;
-use dyweight_map::MappedFile;
+use crate::map::MappedFile;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 

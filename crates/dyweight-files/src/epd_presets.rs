@@ -1,6 +1,6 @@
 //! The tables released with EPD (Zhu et al., ICCV 2025), built in.
 //!
-//! Numbers and credit: `assets/presets`.
+//! Numbers and credit: `crates/dyweight-files/assets/presets`.
 
 use crate::Malformed;
 use crate::presets::Credit;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 /// The collection, as text.
-const TEXT: &str = include_str!("../../../assets/presets/epd.json");
+const TEXT: &str = include_str!("../assets/presets/epd.json");
 
 /// One released predictor: its effective tables, a row for each step and a column for each point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

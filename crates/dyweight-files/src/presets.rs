@@ -1,6 +1,6 @@
 //! The coefficients released with the DyWeight paper (Zhao et al., CVPR 2026), built in.
 //!
-//! Numbers and credit: `assets/presets`.
+//! Numbers and credit: `crates/dyweight-files/assets/presets`.
 
 use super::official::OfficialCoefficients;
 use crate::Malformed;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 /// The collection, as text.
-const TEXT: &str = include_str!("../../../assets/presets/official.json");
+const TEXT: &str = include_str!("../assets/presets/official.json");
 
 /// One released set of coefficients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

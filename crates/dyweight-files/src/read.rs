@@ -1,9 +1,9 @@
 //! Reading a file: only regular ones, and no more of them than is needed.
 
+use crate::map::MappedFile;
 use crate::sniff::{Format, HEAD, sniff_head};
 use crate::{Malformed, SharedBytes};
 use dyweight_core::error::{Error, Result};
-use dyweight_map::MappedFile;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;

@@ -8,7 +8,7 @@ use std::path::Path;
 pub const FASHION_CLASSES: [&str; 10] =
     ["t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot"];
 
-const FASHION: &[u8] = include_bytes!("../../../assets/fashion.safetensors");
+const FASHION: &[u8] = include_bytes!("../assets/fashion.safetensors");
 
 /// A class-conditional network of 28×28 grey images of clothes, trained on Fashion-MNIST.
 pub fn fashion() -> Result<EdmFile> {

@@ -21,7 +21,7 @@ use dyweight_nn::{
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-const FASHION: &[u8] = include_bytes!("../../../assets/fashion_features.safetensors");
+const FASHION: &[u8] = include_bytes!("../assets/fashion_features.safetensors");
 
 /// Images in one pass of the built-in map.
 const AT_ONCE: RangeInclusive<usize> = 8..=32;

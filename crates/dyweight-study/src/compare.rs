@@ -1,9 +1,9 @@
 //! A comparison of whatever is named: handcrafted solvers, solver files, presets.
 
 use super::benchmark::{Candidate, Entry, Measure, Repeat, Style, Subject, Term, View};
-use crate::metrics::Estimate;
-use crate::report::html::Page;
 use dyweight_core::error::{Error, Result};
+use dyweight_metrics::Estimate;
+use dyweight_report::html::Page;
 use dyweight_solvers::spec::ScheduleSpec;
 use dyweight_train::TrainSpec;
 use std::path::Path;

@@ -3,14 +3,10 @@
 
 pub mod benchmark;
 pub mod compare;
-pub mod linalg;
-pub mod metrics;
+mod frechet_loss;
+pub mod numeric;
 pub mod paper;
-mod reference;
-pub mod report;
-mod statistics;
 mod training_loss;
 
-pub use reference::{FeatureReference, reference};
-pub use statistics::{BUILT_IN_REFERENCE, statistics};
+pub use frechet_loss::FrechetLoss;
 pub use training_loss::training_loss;

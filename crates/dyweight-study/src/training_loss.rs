@@ -1,10 +1,11 @@
 //! The training loss a user names, with the feature network it may need.
 
-use crate::metrics::frechet::{FrechetLoss, Reference};
-use crate::statistics::{BUILT_IN_REFERENCE, statistics};
+use crate::FrechetLoss;
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
+use dyweight_metrics::frechet::Reference;
+use dyweight_metrics::{BUILT_IN_REFERENCE, statistics};
 use dyweight_models::clip::{ClipFeatures, ClipFile, ClipOptions};
 use dyweight_models::{DecodedFeatures, FeatureSpec};
 use dyweight_train::{Loss, TrainSpec};

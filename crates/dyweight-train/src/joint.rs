@@ -9,9 +9,8 @@
 //! them an estimate of it. No teacher is asked.
 
 use crate::objective::Loss;
-use crate::variety::Variety;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::features::FeatureMap;
+use dyweight_core::features::{FeatureMap, Variety};
 use dyweight_core::tensor::{Tensor, dot};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

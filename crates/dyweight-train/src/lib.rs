@@ -68,5 +68,4 @@ pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states, stacked
 pub use trace::Trace;
 pub use trainer::{Dataset, TrainConfig, TrainOutcome, Trainer, train};
 pub use training::{Event, Iteration, Training, TrainingParts, Validation};
-pub use variety::{Share, Variety};
 pub use work::{TeacherCalls, Work};

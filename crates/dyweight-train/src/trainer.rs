@@ -9,10 +9,10 @@ use crate::snapshot::Snapshot;
 use crate::spec::{TrainPlan, TrainSpec};
 use crate::targets::{Supervision, Targets};
 use crate::training::{Training, TrainingParts};
-use crate::variety::Variety;
 use crate::{Loss, Noise};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
+use dyweight_core::features::Variety;
 use dyweight_core::solver::Initial;
 use dyweight_files::Fingerprint;
 use dyweight_solvers::solver_file::{ModelIdentity, SolverFile};
@@ -259,7 +259,7 @@ impl Trainer {
         let lost = variety.is_some_and(|variety| variety.is_lost());
         let params = if lost { self.plan.start.clone() } else { run.result().to_vec() };
         let mut file = self.solver_file(&run, &params, baseline)?;
-        file.training.extend(variety.map(|variety| ("variety".into(), variety.facts())));
+        file.training.extend(variety.map(|variety| ("variety".into(), crate::variety::facts(&variety))));
         Ok(TrainOutcome { file, params, run, baseline, variety })
     }
 

@@ -10,58 +10,21 @@ use crate::targets::{in_parts, unit};
 use crate::trainer::Trainer;
 use crate::training::Training;
 use dyweight_core::error::Result;
+use dyweight_core::features::{Share, Variety};
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Fewer samples say nothing.
 const FEWEST: usize = 64;
-/// Standard errors by which a share may fall.
-const ERRORS: f64 = 2.0;
 
-/// A share of samples before and after a training.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share {
-    /// Of the start.
-    pub before: f64,
-    /// Of what was found.
-    pub after: f64,
-    /// One standard error of their difference.
-    pub error: f64,
-}
-
-impl Share {
-    /// True if it has fallen by more than chance makes it.
-    pub fn has_fallen(&self) -> bool {
-        self.before - self.after > ERRORS * self.error
-    }
-}
-
-/// How a student's samples lie among the teacher's.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Variety {
-    /// Samples of the student that lie among the teacher's.
-    pub precision: Share,
-    /// Samples of the teacher that lie among the student's.
-    pub recall: Share,
-    /// Samples of each.
-    pub samples: usize,
-}
-
-impl Variety {
-    /// True if either share has fallen: then the start is kept.
-    pub fn is_lost(&self) -> bool {
-        self.precision.has_fallen() || self.recall.has_fallen()
-    }
-
-    /// As a solver file keeps it.
-    pub(crate) fn facts(&self) -> Value {
-        let share = |share: &Share| json!({ "before": share.before, "after": share.after, "error": share.error });
-        json!({
-            "precision": share(&self.precision), "recall": share(&self.recall), "samples": self.samples,
-            "kept": if self.is_lost() { "start" } else { "result" },
-        })
-    }
+/// Variety as a solver file keeps it.
+pub(crate) fn facts(variety: &Variety) -> Value {
+    let share = |share: &Share| json!({ "before": share.before, "after": share.after, "error": share.error });
+    json!({
+        "precision": share(&variety.precision), "recall": share(&variety.recall), "samples": variety.samples,
+        "kept": if variety.is_lost() { "start" } else { "result" },
+    })
 }
 
 impl Trainer {

@@ -39,11 +39,13 @@ pub use dyweight_core::{
     Error, Result, Tensor, coeff, denoiser, error, features, mixture, noise, sample, schedule, tape, tensor,
 };
 pub use dyweight_files as files;
+pub use dyweight_metrics as metrics;
 pub use dyweight_models as models;
-pub use dyweight_numeric as numeric;
+pub use dyweight_report as report;
 pub use dyweight_solvers as solvers;
 pub use dyweight_solvers::{learned, solver_file, spec};
 pub use dyweight_study as study;
+pub use dyweight_study::numeric;
 pub use dyweight_train as train;
 
 /// ODE solvers, and what learned ones are made of.

@@ -3,10 +3,10 @@
 use crate::ui;
 use clap::Args;
 use dyweight::files::NamedPath;
+use dyweight::metrics::{FeatureReference, reference};
 use dyweight::models::{FeatureSpec, LoadedModel, ModelSpec, ScoreKind, Scorer, ScorerSpec};
 use dyweight::solver::{LowerOrderFinal, Predict, Variant};
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
-use dyweight::study::{FeatureReference, reference};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! What is compared with what, and by which measures.
 
 use super::candidate::Candidate;
-use crate::FeatureReference;
 use dyweight_core::denoiser::Condition;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Rng;
 use dyweight_files::Fingerprint;
+use dyweight_metrics::FeatureReference;
 use dyweight_models::{LoadedModel, Scorer};
 use dyweight_solvers::spec::budget::Setting;
 use dyweight_solvers::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};

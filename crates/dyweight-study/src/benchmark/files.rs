@@ -2,9 +2,9 @@
 
 use super::page::Style;
 use super::view::View;
-use crate::report::html::Page;
 use dyweight_core::error::Result;
 use dyweight_files::atomic;
+use dyweight_report::html::Page;
 use std::path::{Path, PathBuf};
 
 impl View<'_> {

@@ -2,10 +2,10 @@
 
 use super::experiment::Subject;
 use super::view::{Measure, View};
-use crate::report::html::{Cell, Chart, Column, Page, Section, Table};
-use crate::report::{Axis, BarChart, BarSeries, Dash, Figure, LineChart, Marker, Series};
 use dyweight_core::error::Result;
 use dyweight_models::ScoreKind;
+use dyweight_report::html::{Cell, Chart, Column, Page, Section, Table};
+use dyweight_report::{Axis, BarChart, BarSeries, Dash, Figure, LineChart, Marker, Series};
 
 /// How a report is drawn.
 #[derive(Clone, Debug, Default)]

@@ -1,12 +1,12 @@
 //! What is shown of an entry: its first samples, and the way some of them took.
 
-use crate::report::{Figure, samples_in_plane};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::Result;
 use dyweight_core::sample::State;
 use dyweight_core::tensor::Tensor;
 use dyweight_files::image::{Image, contact_sheet, is_image};
 use dyweight_models::LoadedModel;
+use dyweight_report::{Figure, samples_in_plane};
 use dyweight_train::comm::{Reader, Wire};
 use std::path::{Path, PathBuf};
 

@@ -1,10 +1,10 @@
 //! How well samples fit the prompts they were made from.
 
 use super::experiment::{Judging, Subject};
-use crate::metrics::Estimate;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
 use dyweight_files::image::{Image, is_image};
+use dyweight_metrics::Estimate;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -4,8 +4,8 @@ use super::candidate::Candidate;
 use super::page::Style;
 use super::run::solver_file;
 use super::view::View;
-use crate::report::html::{Cell, Column, Page, Table};
 use dyweight_models::Precision;
+use dyweight_report::html::{Cell, Column, Page, Table};
 
 impl View<'_> {
     /// What was run, and how to repeat it.

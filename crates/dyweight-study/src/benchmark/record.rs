@@ -1,6 +1,6 @@
 //! What is written down: one line for each training_record and each score.
 
-use crate::metrics::Estimate;
+use dyweight_metrics::Estimate;
 use dyweight_solvers::solver_file::SolverFile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -3,10 +3,10 @@
 use super::candidate::Candidate;
 use super::page::Style;
 use super::view::View;
-use crate::report::html::{Chart, Compare, Gallery, Page, Section};
-use crate::report::{Axis, Dash, Figure, HeatMap, LineChart, Marker, Series};
 use dyweight_core::error::Result;
 use dyweight_files::image::{Image, is_image};
+use dyweight_report::html::{Chart, Compare, Gallery, Page, Section};
+use dyweight_report::{Axis, Dash, Figure, HeatMap, LineChart, Marker, Series};
 
 /// Differences are shown this many times as large as they are.
 const AMPLIFIED: u16 = 3;
@@ -113,7 +113,7 @@ impl View<'_> {
         let section = page.section(format!("Coefficients: {row}"));
         section.text("Each row is a step: weights on the slopes of earlier steps, their sum Σw, which moves the time, and the scale s of the time told to the network. With fixed coefficients every Σw and s is 1.");
         for (column, learned) in files {
-            let figure = crate::report::coefficients("", &learned.weights, &learned.time_scale);
+            let figure = dyweight_report::coefficients("", &learned.weights, &learned.time_scale);
             section.chart(Chart::new(format!("{row}, {column}."), &figure)?);
         }
         Ok(())

@@ -4,7 +4,7 @@ use super::candidate::Candidate;
 use super::experiment::{Entry, Experiment};
 use super::record::{Score, TrainingRecord};
 use super::run::Results;
-use crate::metrics::Estimate;
+use dyweight_metrics::Estimate;
 use dyweight_models::ScoreKind;
 
 /// What is looked at.

@@ -10,11 +10,11 @@
 use super::setup::{FULL, StudySetup};
 use super::{Finding, PLAIN, Study};
 use crate::benchmark::{Candidate, Entry, Measure, View};
-use crate::metrics::Estimate;
-use crate::report::change;
-use crate::report::html::{Cell, Column, Page, Table, Verdict};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::Result;
+use dyweight_metrics::Estimate;
+use dyweight_report::change;
+use dyweight_report::html::{Cell, Column, Page, Table, Verdict};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_train::{Loss, Optimiser, SpanSpec, TrainSpec};
 

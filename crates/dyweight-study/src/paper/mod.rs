@@ -25,8 +25,8 @@ pub use quickstart::QUICKSTART;
 pub use setup::{RivalSetup, StudySetup};
 
 use super::benchmark::{Entry, Measure, Repeat, Style, Subject, View};
-use crate::report::html::{Page, Verdict};
 use dyweight_core::error::{Error, Result};
+use dyweight_report::html::{Page, Verdict};
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,8 +6,8 @@
 use super::setup::{FULL, IPNDM, StudySetup};
 use super::{Finding, PLAIN, Study, lineup};
 use crate::benchmark::{Candidate, Entry, Measure, View};
-use crate::report::html::{Cell, Column, Page, Table};
 use dyweight_core::error::Result;
+use dyweight_report::html::{Cell, Column, Page, Table};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_train::{CountParallel, Loss, TrainSpec};
 

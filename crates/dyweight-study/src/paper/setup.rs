@@ -2,11 +2,11 @@
 
 use super::super::benchmark::{Candidate, Entry, Judging, Subject};
 use super::lineup;
-use crate::FeatureReference;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
 use dyweight_core::noise::Rng;
 use dyweight_core::tape::Memory;
+use dyweight_metrics::FeatureReference;
 use dyweight_models::{LoadedModel, Scorer};
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_train::{Defaults, Prompts, SpanSpec, TrainSpec};

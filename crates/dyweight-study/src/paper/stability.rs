@@ -8,9 +8,9 @@ use super::convergence::row;
 use super::setup::StudySetup;
 use super::{Finding, PLAIN, Study};
 use crate::benchmark::{Entry, Measure, TrainingRecord, View};
-use crate::report::html::{Chart, Page};
-use crate::report::{Axis, Figure, LineChart, Series};
 use dyweight_core::error::Result;
+use dyweight_report::html::{Chart, Page};
+use dyweight_report::{Axis, Figure, LineChart, Series};
 
 const WITH: &str = "with time shifting";
 const WITHOUT: &str = "without time shifting";
@@ -80,7 +80,7 @@ fn extra(view: &View<'_>, page: &mut Page) -> Result<()> {
         slopes = slopes.with(Series::new(name, index, middle(view, name)));
         let loss = view.training_record(name, column).map_or(&[][..], |l| &l.losses);
         let points = loss.iter().enumerate().filter_map(|(i, l)| Some((i as f64, (*l)?))).collect();
-        losses = losses.with(Series::new(name, index, points).marker(crate::report::Marker::None));
+        losses = losses.with(Series::new(name, index, points).marker(dyweight_report::Marker::None));
     }
     let section = page.section("Slopes and loss while training");
     section.chart(Chart::new(

@@ -2,10 +2,10 @@
 
 use crate::ui;
 use clap::Args;
+use dyweight::metrics::frechet::{Reference, Statistics};
+use dyweight::metrics::linalg::Moments;
+use dyweight::metrics::{Features, Origin};
 use dyweight::noise::Stream;
-use dyweight::study::linalg::Moments;
-use dyweight::study::metrics::frechet::{Reference, Statistics};
-use dyweight::study::metrics::{Features, Origin};
 use dyweight::train::comm::Solo;
 use dyweight::{Error, Result};
 use serde_json::json;

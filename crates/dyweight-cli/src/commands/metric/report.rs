@@ -3,7 +3,7 @@
 use crate::ui;
 use dyweight::Result;
 use dyweight::files::atomic;
-use dyweight::study::metrics::{Estimate, Provenance};
+use dyweight::metrics::{Estimate, Provenance};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 

@@ -7,7 +7,7 @@ use crate::ui;
 use clap::Args;
 use dyweight::error::shown;
 use dyweight::files::{TensorFile, atomic};
-use dyweight::study::metrics::teacher::{psnr, rmse, squared_errors};
+use dyweight::metrics::teacher::{psnr, rmse, squared_errors};
 use dyweight::train::comm::Solo;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;

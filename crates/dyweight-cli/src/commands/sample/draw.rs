@@ -3,7 +3,7 @@
 use super::setup::Sampling;
 use dyweight::Result;
 use dyweight::models::LoadedModel;
-use dyweight::study::report::samples_in_plane;
+use dyweight::report::samples_in_plane;
 use std::path::{Path, PathBuf};
 
 /// Ways drawn.

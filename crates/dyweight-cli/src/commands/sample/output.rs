@@ -10,7 +10,7 @@ use dyweight::error::shown;
 use dyweight::files::image::{Image, contact_sheet, is_image};
 use dyweight::files::{Lock, NamedPath, StoredTensor, TensorFile, atomic, keep_apart, keep_folders, read_file};
 use dyweight::models::{LoadedModel, Precision};
-use dyweight::study::report::labelled_sheet;
+use dyweight::report::labelled_sheet;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -6,8 +6,9 @@ use super::options::TrainArgs;
 use crate::files::text;
 use crate::ui;
 use dyweight::error::shown;
-use dyweight::study::report::{LossCurve, coefficients};
-use dyweight::train::{Files, Share, TrainOutcome, Variety, beside};
+use dyweight::features::{Share, Variety};
+use dyweight::report::{LossCurve, coefficients};
+use dyweight::train::{Files, TrainOutcome, beside};
 use dyweight::{Error, Result};
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-static TABLE: &str = include_str!("../../../../../assets/html_entities.txt");
+static TABLE: &str = include_str!("../../../assets/html_entities.txt");
 
 /// Characters by name; names end with their semicolon where they need one.
 static NAMES: LazyLock<HashMap<&'static str, String>> = LazyLock::new(|| {

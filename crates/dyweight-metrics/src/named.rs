@@ -1,0 +1,20 @@
+//! Statistics of features by name or file.
+
+use crate::frechet::{Statistics, fashion};
+use dyweight_core::error::{Error, Result};
+use std::path::Path;
+
+/// The reference that is built in. As a folder it would be `./fashion`.
+pub const BUILT_IN_REFERENCE: &str = "fashion";
+
+/// The reference built in under a name, or those of an `.npz` file.
+pub fn statistics(name: &str) -> Result<Statistics> {
+    match name {
+        BUILT_IN_REFERENCE => fashion(),
+        file if Path::new(file).exists() => Statistics::read(Path::new(file)),
+        other => {
+            let known = [BUILT_IN_REFERENCE, "an .npz file"].map(String::from).to_vec();
+            Err(Error::UnknownName { kind: "reference", name: other.into(), known })
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Reference statistics by name or file, with the feature network they belong to.
+
+use crate::Origin;
+use crate::frechet::Reference;
+use crate::named::statistics;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::features::FeatureMap;
+use dyweight_models::{FeatureSpec, LoadedModel};
+use std::sync::Arc;
+
+/// Features and the statistics to compare with.
+pub type FeatureReference = (Arc<dyn FeatureMap>, Arc<Reference>);
+
+/// What a Fréchet distance of a model's samples is taken to: `none`, the built-in `fashion`, or an `.npz` file. Left out, the
+/// embedded model has the embedded reference and others have none.
+pub fn reference(model: &LoadedModel, name: Option<&str>, features: &FeatureSpec) -> Result<Option<FeatureReference>> {
+    let name = match name {
+        None if model.name == "fashion" && *features == FeatureSpec::default() => "fashion",
+        None | Some("none") => return Ok(None),
+        Some(name) => name,
+    };
+    let statistics = statistics(name)?;
+    let map = features.build(model.model.image_shape())?;
+    let own = Origin { features: Some(map.name().into()), weights: Some(map.sha256().into()), ..Origin::default() };
+    if let Some(problem) = statistics.source.conflict(&own) {
+        return Err(Error::Conflict {
+            problem: format!("the reference '{name}' cannot be used here: {problem}"),
+            hint: "make statistics with the same features: dyweight metric stats".into(),
+        });
+    }
+    if statistics.mu.len() != map.dims() {
+        let what = format!("features of the reference '{name}'");
+        return Err(Error::Shape { what, expected: vec![map.dims()], found: vec![statistics.mu.len()] });
+    }
+    Ok(Some((map, Arc::new(Reference::new(statistics)?))))
+}

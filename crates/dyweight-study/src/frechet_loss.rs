@@ -1,0 +1,143 @@
+//! The Fréchet distance to real images as a training loss: see `dyweight_train::Joint`.
+//!
+//! ```text
+//! ∂FD/∂μ = 2(μ − μᵣ)      ∂FD/∂Σ = I − T
+//! ```
+//!
+//! Samples are not rounded to eight bits here, which has no derivative; what is reported elsewhere is.
+
+use dyweight_core::error::{Error, Result};
+use dyweight_core::features::FeatureMap;
+use dyweight_core::features::Variety;
+use dyweight_files::Fingerprint;
+use dyweight_metrics::frechet::{Reference, Statistics};
+use dyweight_metrics::linalg::Moments;
+use dyweight_metrics::{Features, Origin, variety};
+use dyweight_train::{Joint, Linearised};
+use std::sync::Arc;
+
+/// The distance of samples' features to reference statistics.
+pub struct FrechetLoss {
+    map: Arc<dyn FeatureMap>,
+    reference: Arc<Reference>,
+    identity: String,
+}
+
+impl FrechetLoss {
+    /// The distance to a reference, by the features it was made with.
+    pub fn new((map, reference): (Arc<dyn FeatureMap>, Arc<Reference>)) -> Self {
+        let own = reference.statistics();
+        let mut identity = Fingerprint::default();
+        identity.add_numbers(&own.mu);
+        identity.add_numbers(own.sigma.data());
+        Self { map, reference, identity: identity.text() }
+    }
+}
+
+impl Joint for FrechetLoss {
+    fn map(&self) -> &Arc<dyn FeatureMap> {
+        &self.map
+    }
+
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn variety(&self, teacher: &[f64], before: &[f64], after: &[f64]) -> Result<Variety> {
+        let features = |rows: &[f64]| Features::from_rows(self.map.dims(), rows.iter().map(|v| *v as f32).collect());
+        variety(&features(teacher)?, &features(before)?, &features(after)?)
+    }
+
+    fn linearised(&self, rows: &[f64]) -> Result<Linearised> {
+        let dims = self.map.dims();
+        let n = rows.len() / dims.max(1);
+        if n < 2 {
+            let expected = "a covariance needs two samples or more".into();
+            return Err(Error::BadValue { name: "moments", value: n.to_string(), expected });
+        }
+        let moments = Moments::of(rows, dims);
+        let mean = moments.mean().to_vec();
+        let own = Statistics { mu: mean.clone(), sigma: moments.covariance()?, source: Origin::default() };
+        let (value, slope, map) = self.reference.derivatives(&own)?;
+        let scale = n as f64 / (n - 1) as f64;
+        let form = (0..dims * dims).map(|k| scale * (f64::from(u8::from(k / dims == k % dims)) - map.data()[k]));
+        Ok(Linearised { value, mean, slope, form: form.collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dyweight_core::features::FeaturePullback;
+    use dyweight_core::noise::Stream;
+    use dyweight_core::tensor::Tensor;
+    use dyweight_metrics::linalg::Symmetric;
+    use dyweight_train::Loss;
+
+    /// f(x) = (x₀, x₀x₁, x₁² + x₂): curved, with a pullback.
+    struct Curved;
+
+    impl FeatureMap for Curved {
+        fn name(&self) -> &str {
+            "curved"
+        }
+
+        fn sha256(&self) -> &str {
+            ""
+        }
+
+        fn shape(&self) -> [usize; 3] {
+            [3, 1, 1]
+        }
+
+        fn dims(&self) -> usize {
+            3
+        }
+
+        fn features(&self, x: &Tensor) -> Result<Tensor> {
+            let of = |i: usize| {
+                let x = x.sample(i);
+                [x[0], x[0] * x[1], x[1] * x[1] + x[2]]
+            };
+            Tensor::new(x.shape(), (0..x.samples()).flat_map(of).collect())
+        }
+
+        fn with_pullback<'f>(&'f self, x: &Tensor) -> Result<(Tensor, FeaturePullback<'f>)> {
+            let saved = x.clone();
+            let back = move |g: &Tensor| {
+                let of = |i: usize| {
+                    let (x, g) = (saved.sample(i), g.sample(i));
+                    [g[0] + g[1] * x[1], g[1] * x[0] + 2.0 * g[2] * x[1], g[2]]
+                };
+                Tensor::new(saved.shape(), (0..saved.samples()).flat_map(of).collect())
+            };
+            Ok((self.features(x)?, Box::new(back)))
+        }
+    }
+
+    /// The derivative of the distance of all samples in each number of each, by the linearisation and by differences.
+    #[test]
+    fn the_linearisation_has_the_derivative_of_the_distance() {
+        let mu = vec![0.2, -0.1, 0.7];
+        let sigma = Symmetric::new("sigma", 3, vec![1.5, 0.3, 0.1, 0.3, 0.8, -0.2, 0.1, -0.2, 2.0], 0.0).unwrap();
+        let reference = Reference::new(Statistics { mu, sigma, source: Origin::default() }).unwrap();
+        let map: Arc<dyn FeatureMap> = Arc::new(Curved);
+        let loss = FrechetLoss::new((map.clone(), Arc::new(reference)));
+        let n = 12;
+        let x = Tensor::new([n, 3, 1, 1], Stream::new(8).normals(3 * n)).unwrap();
+        let around = |x: &Tensor| loss.linearised(map.features(x).unwrap().data()).unwrap();
+        let linear = Loss::Linear(map.clone(), Arc::new(around(&x)));
+        let (values, gradient) = linear.with_gradient(&x, &x).unwrap();
+        assert_eq!(values, linear.values(&x, &x).unwrap());
+        for k in 0..3 * n {
+            let shifted = |h: f64| {
+                let mut x = x.clone();
+                x.data_mut()[k] += h;
+                around(&x).value
+            };
+            let fd = (8.0 * (shifted(1e-3) - shifted(-1e-3)) - (shifted(2e-3) - shifted(-2e-3))) / 12e-3;
+            let found = gradient.data()[k] / n as f64;
+            assert!((fd - found).abs() < 1e-8, "{k}: {found} is not {fd}");
+        }
+    }
+}
