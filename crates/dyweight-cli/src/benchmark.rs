@@ -15,7 +15,7 @@ use dyweight::train::comm::Comm;
 use dyweight::train::{Stop, Work};
 use dyweight::{Error, Result};
 use serde_json::json;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -146,9 +146,9 @@ impl Watch for BenchmarkShow {
         self.progress.skip(steps);
     }
 
-    fn advance(&mut self, steps: usize) -> ControlFlow<Error> {
+    fn advance(&mut self, steps: usize) -> Result<()> {
         self.progress.add(steps, "");
-        if ui::stop_requested() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+        ui::go_on()
     }
 }
 

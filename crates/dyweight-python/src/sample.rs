@@ -7,14 +7,13 @@ use crate::solver::{Ready, parsed, ready};
 use dyweight_core::denoiser::{Condition, Context, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Rng;
-use dyweight_core::sample::{self as loops, Plan, State};
+use dyweight_core::sample::{Plan, State, sample_observed};
 use dyweight_core::tensor::Tensor;
 use dyweight_solvers::spec::budget::Setting;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_study::benchmark::Term;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
-use std::ops::ControlFlow;
 
 /// What samples are made by.
 #[derive(Default, serde::Deserialize)]
@@ -61,11 +60,8 @@ fn drawn(model: &PythonModel, request: &str, noise: Vec<f64>, watch: Option<&Py<
     for first in (0..noise.samples()).step_by(size) {
         let last = (first + size).min(noise.samples());
         let denoiser = model.denoiser(&request.condition(first..last, noise.samples())?)?;
-        let outcome = loops::sample(&*denoiser, &plan, &noise.slice(first..last), &mut |state| match watch
-            .map_or(Ok(()), |watch| show(watch, first, state))
-        {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(foreign(error)),
+        let outcome = sample_observed(&*denoiser, &plan, &noise.slice(first..last), &mut |state| {
+            watch.map_or(Ok(()), |watch| show(watch, first, state)).map_err(foreign)
         })?;
         (parts, nfe) = ([parts, vec![outcome.samples]].concat(), outcome.nfe);
     }
@@ -105,7 +101,7 @@ impl Request {
         let schedule = spec.build(prediction)?;
         let range = spec.range(&schedule, model.sigma_range());
         let denoise_to_zero = self.denoise_to_zero;
-        let calls = model.denoiser(&self.condition(0..1, 1)?)?.calls();
+        let calls = model.denoiser(&self.condition(0..1, 1)?)?.info().calls;
         let setting = Setting { solver: &*solver, schedule: &schedule, range, afs, denoise_to_zero, prediction, calls };
         let grid = match (self.nfe, self.steps, schedule.fixed_steps()) {
             (Some(nfe), None, _) => setting.grid(Budget::Nfe(nfe)),

@@ -11,7 +11,6 @@ use dyweight_core::sample::{Plan, integrate};
 use dyweight_core::tape::{Cotangent, Memory, Tape, Var};
 use dyweight_core::tensor::Tensor;
 use dyweight_solvers::learned::Frame;
-use std::ops::ControlFlow;
 
 /// Everything about the student but its parameters.
 #[derive(Clone)]
@@ -175,7 +174,7 @@ impl Student {
         let mut states = Vec::new();
         integrate(tape, &plan, noise, &mut |state| {
             states.push(state.x.clone());
-            ControlFlow::Continue(())
+            Ok(())
         })?;
         Ok(states)
     }

@@ -6,17 +6,17 @@
 
 use super::pairs::Pairs;
 use crate::comm::{Comm, Solo};
-use crate::interrupt::{Interruptible, Stop};
-use dyweight_core::denoiser::Model;
+use crate::interrupt::{Stop, interruptible};
+use dyweight_core::denoiser::{Differentiable, Model};
 use dyweight_core::error::{Error, Result};
-use dyweight_core::sample::{Plan, sample};
+use dyweight_core::sample::{Plan, sample_observed};
 use dyweight_core::schedule::Grid;
 use dyweight_core::solver::Solver;
 use dyweight_core::tensor::Tensor;
 use dyweight_files::{Fingerprint, SharedBytes, StoredTensor, TensorFile, read_file};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -97,10 +97,14 @@ impl Targets {
     }
 
     /// A model asked for what some pairs are, which gives up between two calls once whoever waits has asked to stop.
-    pub(crate) fn denoiser<'m>(&'m self, model: &'m dyn Model, pairs: Range<usize>) -> Result<Interruptible<'m>> {
+    pub(crate) fn denoiser<'m>(
+        &'m self,
+        model: &'m dyn Model,
+        pairs: Range<usize>,
+    ) -> Result<impl Differentiable + 'm> {
         let (inner, stop) = (model.denoiser(&self.pairs.condition(pairs))?, self.stop.as_ref());
         // Of several processes none asks, because all must go on alike.
-        Ok(Interruptible::new(inner, stop.filter(|_| self.comm.size() == 1)))
+        Ok(interruptible(inner, stop.filter(|_| self.comm.size() == 1)))
     }
 
     /// The processes that share the work.
@@ -251,7 +255,7 @@ impl Targets {
         let plan = Plan::new(&*teacher.solver, &teacher.grid).denoise_to_zero(teacher.denoise_to_zero);
         let steps = teacher.grid.steps();
         let mut states = Vec::new();
-        let outcome = sample(&denoiser, &plan, &noise, &mut |state| {
+        let outcome = sample_observed(&denoiser, &plan, &noise, &mut |state| {
             if let Some(stride) = self.supervision.stride()
                 && state.index > 0
                 && state.index < steps
@@ -259,7 +263,7 @@ impl Targets {
             {
                 states.push(state.x.tensor().clone());
             }
-            ControlFlow::Continue(())
+            Ok(())
         })?;
         states.push(outcome.samples);
         Ok(states)

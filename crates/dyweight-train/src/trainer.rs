@@ -18,7 +18,6 @@ use dyweight_files::Fingerprint;
 use dyweight_solvers::solver_file::{ModelIdentity, SolverFile};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use serde_json::{Value, json};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +94,7 @@ pub fn train(model: Arc<dyn Model>, budget: Budget, spec: &TrainSpec) -> Result<
     })?;
     let config = TrainConfig::new(model, ModelIdentity::default(), budget, spec.clone(), loss);
     let trainer = config.prepare()?;
-    Ok(trainer.run(&trainer.dataset()?, &mut |_, _| ControlFlow::Continue(()))?.file)
+    Ok(trainer.run(&trainer.dataset()?, &mut |_, _| Ok(()))?.file)
 }
 
 impl TrainConfig {
@@ -241,9 +240,7 @@ impl Trainer {
             None => {
                 while !run.is_finished() {
                     let iteration = run.advance()?;
-                    if let ControlFlow::Break(reason) = watch(&iteration, &run) {
-                        return Err(reason);
-                    }
+                    watch(&iteration, &run)?;
                 }
             }
             Some(files) => {

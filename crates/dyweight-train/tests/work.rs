@@ -7,7 +7,6 @@ use dyweight_solvers::solver_file::ModelIdentity;
 use dyweight_solvers::spec::Budget;
 use dyweight_train::methods::gits::GitsOptions;
 use dyweight_train::{Optimiser, TrainConfig, TrainSpec, Trainer, Work};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -63,7 +62,7 @@ fn compare(spec: TrainSpec) -> (Work, Work) {
     let trainer = trainer(&model, spec);
     let said = trainer.work().unwrap();
     let before = made.work();
-    trainer.run(&trainer.dataset().unwrap(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+    trainer.run(&trainer.dataset().unwrap(), &mut |_, _| Ok(())).unwrap();
     let after = made.work();
     let done = Work { calls: after.calls - before.calls, gradients: after.gradients - before.gradients };
     (said, done)

@@ -127,7 +127,7 @@ impl Subject {
             Some(prompts) => prompts.condition(0..1, self.guidance),
             None => Condition::classes(class).guided(self.guidance),
         };
-        Ok(model.denoiser(&condition)?.calls())
+        Ok(model.denoiser(&condition)?.info().calls)
     }
 }
 

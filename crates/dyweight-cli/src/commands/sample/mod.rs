@@ -16,16 +16,16 @@ use dyweight::denoiser::{Condition, Context};
 use dyweight::error::{number, shown};
 use dyweight::files::NamedPath;
 use dyweight::models::{LoadedModel, ModelSpec, measured_rate};
-use dyweight::sample::{State, sample};
+use dyweight::sample::{State, sample_observed};
 use dyweight::solver_file::Asked;
 use dyweight::train::comm::Comm;
 use dyweight::train::{Learned, Prompts, Work, in_parts, stacked};
-use dyweight::{Error, Result, Tensor};
+use dyweight::{Result, Tensor};
 use noise::NoiseSource;
 use output::Output;
 use serde_json::json;
 use setup::Sampling;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -212,7 +212,7 @@ impl<'a> Drawing<'a> {
         let prompts = prompts::open(args, &*model.model)?;
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
         let mut drawing = Self { args, model, noise, prompts, learned };
-        let calls = drawing.model.model.denoiser(&drawing.condition(&[0])?)?.calls();
+        let calls = drawing.model.model.denoiser(&drawing.condition(&[0])?)?.info().calls;
         if let (Some(learned), Some(source)) = (drawing.learned.take(), args.weights.as_deref()) {
             let guidance = args.guidance.or(drawing.model.model.default_guidance());
             let asked = Asked { budget: args.budget.budget(), calls: Some(calls), guidance };
@@ -253,7 +253,7 @@ impl<'a> Drawing<'a> {
     /// Grid and extras.
     pub fn setup(&self) -> Result<Sampling> {
         let model = &*self.model.model;
-        let calls = model.denoiser(&self.condition(&[0])?)?.calls();
+        let calls = model.denoiser(&self.condition(&[0])?)?.info().calls;
         Sampling::new(self.args, &self.model, calls, self.learned.as_ref())
     }
 
@@ -306,9 +306,9 @@ impl<'a> Drawing<'a> {
             }
             // The first is what a sample begins with.
             under_way.add(if state.index > 0 { indices.len() as f64 / setup.states() as f64 } else { 0.0 });
-            if ui::stop_requested() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+            ui::go_on()
         };
-        let outcome = sample(&*denoiser, &setup.plan(), &latents, &mut observer)?;
+        let outcome = sample_observed(&*denoiser, &setup.plan(), &latents, &mut observer)?;
         debug_assert_eq!(outcome.nfe, setup.nfe, "the budget was found by counting the same calls");
         states.push(outcome.samples);
         Ok(states)
