@@ -104,7 +104,7 @@ impl Session {
             };
             let failed = |e| Error::io("write", &self.files.log, e);
             if let Some(log) = &mut self.log {
-                writeln!(log, "{}", line(&iteration)).map_err(failed)?;
+                writeln!(log, "{}", line(&iteration, self.run.recipe().step_is())).map_err(failed)?;
             }
             if self.saved.elapsed() > self.between {
                 self.save()?;
@@ -150,9 +150,9 @@ fn open_log(path: &Path, iterations: usize) -> Result<File> {
     Ok(log)
 }
 
-fn line(iteration: &Iteration) -> String {
+fn line(iteration: &Iteration, step_is: &str) -> String {
     let mut facts = json!({
-        "iteration": iteration.index, "loss": iteration.loss, "rate": iteration.rate, "gradient_norm": iteration.norm,
+        "iteration": iteration.index, "loss": iteration.loss, step_is: iteration.rate, "gradient_norm": iteration.norm,
     });
     if let Some(validation) = iteration.validation {
         facts["validation"] = json!(validation.loss);

@@ -58,6 +58,12 @@ fn short(method: &str) -> TrainSpec {
     TrainSpec { method: Some(method.into()), iters, batch, validation, ..TrainSpec::default() }
 }
 
+/// The same on whole solves, of which every iteration moves.
+fn few(method: &str) -> TrainSpec {
+    let (optimiser, iters, pairs, validation) = (Some(Optimiser::GaussNewton), Some(2), Some(9), Some(6));
+    TrainSpec { method: Some(method.into()), optimiser, iters, pairs, validation, ..TrainSpec::default() }
+}
+
 fn compare(spec: TrainSpec) -> (Work, Work) {
     let (model, made) = counted();
     let trainer = trainer(&model, spec);
@@ -77,6 +83,11 @@ fn calls_that_are_foreseen_are_made() {
     }
     let (said, done) = compare(TrainSpec { optimiser: Some(Optimiser::Newton), ..short("dyweight") });
     assert_eq!(said, done, "second order");
+    for spec in [few("dyweight"), TrainSpec { plain: Some(true), ..few("dyweight") }, few("epd"), few("ld3")] {
+        let (said, done) = compare(spec);
+        assert_eq!(said, done, "whole solves");
+        assert_eq!(said.gradients, 0);
+    }
     // dss needs no gradient of its first call, and epd-plugin's later steps reach back to earlier ones: a few calls are counted with
     // gradients instead of without.
     for method in ["dss", "epd-plugin"] {
