@@ -1,8 +1,9 @@
 //! Whom a solver that was just trained has to beat: the best handcrafted one that makes as many calls.
 
 use super::evaluator::Ready;
-use crate::paper::lineup;
+use super::experiment::Entry;
 use dyweight_core::error::{Error, Result};
+use dyweight_solvers::spec::handcrafted::{Fixed, settings};
 use dyweight_train::{Dataset, Frame, Trainer};
 
 /// A handcrafted solver and how it did.
@@ -28,9 +29,10 @@ pub fn best_handcrafted(
     let calls = config.spec.calls(&*config.model)?;
     let mut best: Option<Rival> = None;
     let mut tried = 0;
-    let entries = lineup(frame.prediction, frame.nfe);
-    let all = entries.len();
-    for entry in entries {
+    let settings = settings(frame.prediction, &Fixed::default())?;
+    let all = settings.len();
+    for setting in settings {
+        let entry = Entry::new(setting.term(), frame.nfe, (&setting).into());
         watch(all);
         let Ok(ready) = Ready::handcrafted(&entry, &*config.model, calls, &config.schedule) else { continue };
         let distance = match trainer.distance(dataset, &ready.plan()) {

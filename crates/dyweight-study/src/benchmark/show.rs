@@ -70,7 +70,7 @@ impl View<'_> {
             return Compare::new(caption, before, after);
         };
         let lacks = [&before, &after]
-            .map(|(name, sheet)| (format!("{name} − teacher, {AMPLIFIED} times"), difference(sheet, &teacher)));
+            .map(|(name, sheet)| (format!("|{name} − teacher| × {AMPLIFIED}"), difference(sheet, &teacher)));
         let are_images = is_image(self.experiment.subjects[subject].model.model.shape());
         let name = format!("teacher, {} calls", self.teacher_calls());
         let mut compare = Compare::new(caption, before, after).with(name, teacher);
