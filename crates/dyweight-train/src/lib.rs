@@ -62,7 +62,7 @@ pub use recipe::{Group, Phase, Recipe};
 pub use relax::{Moved, Relaxation};
 pub use session::{Files, Session, Watcher, beside, remove_state};
 pub use snapshot::Snapshot;
-pub use spec::{ClassName, Defaults, MOST_PARAMETERS, TrainPlan, TrainSpec};
+pub use spec::{ClassName, Defaults, MOST_PARAMETERS, TeacherGrid, TrainPlan, TrainSpec};
 pub use stepwise::{Link, Stepwise};
 pub use student::{Gradient, Student};
 pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states, stacked, unit};

@@ -7,6 +7,7 @@ mod teacher;
 
 pub use few_pairs::MOST_PARAMETERS;
 pub use plan::{Defaults, TrainPlan};
+pub use teacher::TeacherGrid;
 
 use crate::Optimiser;
 use crate::joint::JointOptions;
@@ -57,6 +58,9 @@ pub struct TrainSpec {
     /// Teacher's intervals instead of network calls.
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub teacher_steps: Option<usize>,
+    /// Whose rule the teacher's grid follows: the student's, or the model's own [student; model where the student's grid is chosen].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "student|model", value_parser = one_of::<TeacherGrid>(&["student", "model"]), help_heading = "Teacher"))]
+    pub teacher_schedule: Option<TeacherGrid>,
     /// Whether the teacher's result is denoised to zero [as the method's authors have it: dyweight true].
     #[cfg_attr(feature = "clap", arg(long, value_name = "BOOL", help_heading = "Teacher"))]
     pub teacher_denoise: Option<bool>,
