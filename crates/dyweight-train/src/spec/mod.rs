@@ -5,7 +5,7 @@ mod few_pairs;
 mod plan;
 mod teacher;
 
-pub use few_pairs::MOST_PARAMETERS;
+pub use few_pairs::{MOST_PARAMETERS, TrainRecipe};
 pub use plan::{Defaults, TrainPlan};
 pub use teacher::TeacherGrid;
 
@@ -34,6 +34,9 @@ pub struct TrainSpec {
     /// What is learned: see 'dyweight list methods' [dyweight].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver"))]
     pub method: Option<String>,
+    /// few (few pairs, no gradients, the best of many starts) or paper (many pairs, Adam, one start).
+    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"])))]
+    pub recipe: Option<TrainRecipe>,
     /// Analytical first step [true with --nfe on a denoising model].
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub afs: Option<bool>,

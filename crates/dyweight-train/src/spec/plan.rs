@@ -57,7 +57,7 @@ impl TrainSpec {
     pub fn plan(&self, model: &dyn Model, schedule: &ScheduleSpec, budget: Budget, loss: Loss) -> Result<TrainPlan> {
         let method = methods::find(self.method_name())?;
         methods::refuse_foreign_options(method, self)?;
-        let spec = self.with_usual(method)?;
+        let spec = self.with_recipe(method).with_usual(method)?;
         let frame = spec.frame(method, model, schedule, budget)?;
         let Start { learnable, params, window, settled } = method.start(&spec, &frame)?;
         spec.require_squares(&loss)?;
