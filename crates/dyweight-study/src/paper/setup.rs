@@ -157,7 +157,8 @@ impl StudySetup {
 }
 
 fn training(model: &LoadedModel, quick: bool) -> TrainSpec {
-    let mut train = TrainSpec { memory: Some(Memory::Keep), ..TrainSpec::default() };
+    let (recipe, memory) = (Some(TrainRecipe::Paper), Some(Memory::Keep));
+    let mut train = TrainSpec { recipe, memory, ..TrainSpec::default() };
     match (quick, model.model.is_light()) {
         (true, true) => (train.iters, train.batch, train.validation) = (Some(300), Some(64), Some(256)),
         (true, false) => {
