@@ -20,7 +20,7 @@ pub struct Handcrafted {
 }
 
 /// What a user has fixed; the rest is free.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fixed {
     /// The method, and its order or other options where they were given.
     pub solver: Option<SolverSpec>,
