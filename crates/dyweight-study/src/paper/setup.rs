@@ -9,7 +9,7 @@ use dyweight_core::tape::Memory;
 use dyweight_metrics::FeatureReference;
 use dyweight_models::{LoadedModel, Scorer};
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
-use dyweight_train::{Defaults, Prompts, SpanSpec, TrainSpec};
+use dyweight_train::{Defaults, Prompts, SpanSpec, TrainRecipe, TrainSpec};
 use std::sync::Arc;
 
 /// How the row of the full method is called.
