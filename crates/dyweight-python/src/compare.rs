@@ -3,12 +3,13 @@
 use crate::error::raised;
 use crate::model::{PythonModel, unread};
 use crate::processes::processes;
-use crate::sample::named;
 use dyweight_core::error::{Error, Result};
+use dyweight_core::noise::Rng;
+use dyweight_sample::Show;
+use dyweight_sample::comm::Comm;
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_study::benchmark::{Experiment, Judging, Piece, Repeat, Subject, View, Watch, run};
 use dyweight_study::compare::{Field, page};
-use dyweight_train::comm::Comm;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -93,8 +94,11 @@ fn compared(
         let expected = "an error bar needs at least two samples".into();
         return Err(Error::BadValue { name: "seeds", value: seeds.to_string(), expected });
     }
-    let subject =
-        Subject { class: request.condition, guidance: request.guidance, ..Subject::new(Arc::new(model.loaded())) };
+    let subject = Subject {
+        show: Show::class(request.condition),
+        guidance: request.guidance,
+        ..Subject::new(Arc::new(model.loaded()))
+    };
     subject.check()?;
     let field = Field {
         once: false,
@@ -109,7 +113,7 @@ fn compared(
     let entries = field.entries(&subject)?;
     let judging = Judging {
         seeds,
-        rng: named(&request.rng)?,
+        rng: Rng::named(&request.rng)?,
         teacher: SolverSpec { order: request.teacher_order, ..SolverSpec::named(&request.teacher) },
         teacher_nfe: request.teacher_nfe,
         schedule: ScheduleSpec::default(),

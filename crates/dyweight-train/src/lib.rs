@@ -13,20 +13,15 @@
 
 #![forbid(unsafe_code)]
 
-pub mod comm;
 mod distance;
 pub mod gauss_newton;
 mod guard;
-mod interrupt;
 mod joint;
 mod learnable;
-pub mod learned;
 pub mod methods;
 mod newton;
 mod objective;
 mod optimiser;
-mod pairs;
-mod prompts;
 mod rate;
 mod recipe;
 mod relax;
@@ -44,10 +39,8 @@ mod work;
 
 pub use dyweight_solvers::learned::{Block, Built, Frame};
 pub use guard::{Guard, Judgement};
-pub use interrupt::Stop;
 pub use joint::{Joint, Linearised};
 pub use learnable::{ByParams, Learnable, Shown};
-pub use learned::Learned;
 pub use methods::dyweight::DyWeightOptions;
 pub use methods::learned_weights::{LearnedWeights, ScaleMode};
 pub use methods::points::CountParallel;
@@ -55,8 +48,6 @@ pub use methods::span::{On, OperatorSpec, SpanSpec};
 pub use newton::Curvature;
 pub use objective::Loss;
 pub use optimiser::{Moments, Optimiser};
-pub use pairs::{Noise, Pairs};
-pub use prompts::Prompts;
 pub use rate::{Rate, RateRule};
 pub use recipe::{Group, Phase, Recipe};
 pub use relax::{Moved, Relaxation};
@@ -65,7 +56,7 @@ pub use snapshot::Snapshot;
 pub use spec::{ClassName, Defaults, MOST_PARAMETERS, TrainPlan, TrainSpec};
 pub use stepwise::{Link, Stepwise};
 pub use student::{Gradient, Student};
-pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states, stacked, unit};
+pub use targets::{Supervision, Targets, Teacher, parse_states};
 pub use trace::Trace;
 pub use trainer::{Dataset, TrainConfig, TrainOutcome, Trainer, train};
 pub use training::{Event, Iteration, Training, TrainingParts, Validation};

@@ -1,7 +1,6 @@
 //! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is put together.
 
-use crate::comm::{Comm, Solo};
-use crate::interrupt::Stop;
+use crate::Loss;
 use crate::methods::gits::Ground;
 use crate::methods::learned_weights::{LearnedWeights, ScaleMode};
 use crate::session::{Files, Session, Watcher};
@@ -9,12 +8,14 @@ use crate::snapshot::Snapshot;
 use crate::spec::{TrainPlan, TrainSpec};
 use crate::targets::{Supervision, Targets};
 use crate::training::{Training, TrainingParts};
-use crate::{Loss, Noise};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::Variety;
 use dyweight_core::solver::Initial;
 use dyweight_files::Fingerprint;
+use dyweight_sample::Noise;
+use dyweight_sample::Stop;
+use dyweight_sample::comm::{Comm, Solo};
 use dyweight_solvers::solver_file::{ModelIdentity, SolverFile};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use serde_json::{Value, json};

@@ -1,8 +1,9 @@
 //! Whom a solver that was just trained has to beat: the best handcrafted one that makes as many calls.
 
-use super::evaluator::Ready;
+use super::evaluator::handcrafted;
 use crate::paper::lineup;
 use dyweight_core::error::{Error, Result};
+use dyweight_sample::OnModel;
 use dyweight_train::{Dataset, Frame, Trainer};
 
 /// A handcrafted solver and how it did.
@@ -25,15 +26,16 @@ pub fn best_handcrafted(
     watch: &mut dyn FnMut(usize),
 ) -> Result<Option<Rival>> {
     let config = trainer.config();
-    let calls = config.spec.calls(&*config.model)?;
+    let on =
+        OnModel { model: &*config.model, identity: config.identity.clone(), calls: config.spec.calls(&*config.model)? };
     let mut best: Option<Rival> = None;
     let mut tried = 0;
     let entries = lineup(frame.prediction, frame.nfe);
     let all = entries.len();
     for entry in entries {
         watch(all);
-        let Ok(ready) = Ready::handcrafted(&entry, &*config.model, calls, &config.schedule) else { continue };
-        let distance = match trainer.distance(dataset, &ready.plan()) {
+        let Ok(sampler) = handcrafted(&entry, &on, &config.schedule) else { continue };
+        let distance = match trainer.distance(dataset, &sampler.plan()) {
             // It diverged, or left the levels the network takes.
             Err(Error::Diverged { .. } | Error::BadValue { .. }) => f64::INFINITY,
             other => other?,

@@ -7,13 +7,15 @@ use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::LowerOrderFinal;
+use dyweight_sample::{GridRule, OnModel, Sampler};
+use dyweight_solvers::learned::Built;
+use dyweight_solvers::solver_file::ModelIdentity;
 use dyweight_solvers::spec::budget::{Setting, check_steps};
 use dyweight_solvers::spec::{Budget, SolverSpec};
 
 impl TrainSpec {
     /// The teacher for a student.
     pub fn teacher(&self, model: &dyn Model, plan: &TrainPlan) -> Result<Teacher> {
-        let prediction = model.prediction();
         let spec = methods::find(self.method_name())?.usual(self.clone());
         let name = spec.teacher.as_deref().unwrap_or("ipndm");
         // Published traces have a DPM-Solver++ teacher that lowers its last orders on any number of steps.
@@ -30,15 +32,9 @@ impl TrainSpec {
         // A grid that ends at 0 has nothing left to denoise.
         let frame = &plan.student.frame;
         let denoise_to_zero = spec.teacher_denoise.unwrap_or(true) && frame.grid.last() > 0.0;
-        let setting = Setting {
-            solver: &*solver,
-            schedule: &frame.schedule,
-            range: frame.range,
-            afs: false,
-            denoise_to_zero,
-            prediction,
-            calls: self.calls(model)?,
-        };
+        let on = OnModel { model, identity: ModelIdentity::default(), calls: self.calls(model)? };
+        let rule = GridRule::of(frame, on.calls);
+        let setting = rule.setting(&*solver, false, denoise_to_zero);
         let grid = match (plan.supervision, spec.teacher_steps, spec.teacher_nfe) {
             (Supervision::Path { stride }, None, None) if plan.halved => {
                 refined(&frame.schedule, &frame.grid, frame.range, stride / 2).and_then(|grid| halved(&grid))
@@ -60,7 +56,9 @@ impl TrainSpec {
             (_, None, nfe) => self.teacher_grid(&setting, nfe),
         }?;
         let identity = serde_json::to_string(&described).unwrap_or_default();
-        Ok(Teacher { solver, grid, denoise_to_zero, identity })
+        let times = grid.coeffs();
+        let sampler = Sampler::new(Built { solver, times }, grid, (false, denoise_to_zero), &on)?;
+        Ok(Teacher { sampler, identity })
     }
 
     /// The default budget is 35 calls; a method that cannot make exactly that many makes the next possible number.

@@ -13,7 +13,7 @@ use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::{Rng, Stream};
 use dyweight::sample::{Plan, sample};
 use dyweight::solver_file::SolverFile;
-use dyweight::train::Learned;
+use dyweight::sample::Learned;
 use dyweight::{Result, Tensor};
 use std::ops::ControlFlow;
 

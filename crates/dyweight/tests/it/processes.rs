@@ -7,7 +7,7 @@ use dyweight::noise::Rng;
 use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
 use dyweight::study::benchmark::{Candidate, Entry, Experiment, Judging, Piece, Subject, Watch, run};
 use dyweight::train::TrainSpec;
-use dyweight::train::comm::{Comm, Solo};
+use dyweight::comm::{Comm, Solo};
 use dyweight::train::{Files, Loss, Optimiser, TrainConfig};
 use dyweight::{Error, Result};
 use std::collections::BTreeMap;

@@ -10,13 +10,13 @@ pub use options::TrainArgs;
 
 use crate::args::{ModelArgs, class_of, opened};
 use crate::{files, ui};
+use dyweight::comm::Comm;
 use dyweight::error::shown;
 use dyweight::files::{Lock, NamedPath, atomic};
 use dyweight::models::ModelSpec;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
 use dyweight::train::ClassName;
-use dyweight::train::comm::Comm;
 use dyweight::{Error, Result};
 use job::Job;
 use std::path::Path;
