@@ -1,6 +1,6 @@
 //! Solvers compared on a model in Python: the table and the report page of `dyweight compare`.
 
-use crate::error::raised;
+use crate::error::{raised, warn};
 use crate::model::{PythonModel, unread};
 use crate::processes::processes;
 use dyweight_core::error::{Error, Result};
@@ -51,8 +51,10 @@ pub fn compare(
     watch: Py<PyAny>,
 ) -> PyResult<Option<String>> {
     let (model, comm) = (PythonModel::new(model)?, processes(comm)?);
+    let mut warnings = Vec::new();
     let mut listener = Listener { watch, raised: None };
-    let outcome = py.detach(|| compared(&model, request, &comm, &mut listener));
+    let outcome = py.detach(|| compared(&model, request, &comm, &mut listener, &mut warnings));
+    warn(py, &warnings)?;
     match (outcome, listener.raised) {
         (Err(Error::Cancelled), Some(error)) => Err(error),
         (outcome, _) => outcome.map_err(|e| raised(py, e, None)),
@@ -87,6 +89,7 @@ fn compared(
     request: &str,
     comm: &Arc<dyn Comm>,
     watch: &mut Listener,
+    warnings: &mut Vec<String>,
 ) -> Result<Option<String>> {
     let request: Request = serde_json::from_str(request).map_err(|e| unread("compare", &e))?;
     let seeds = Seeds::parse(&request.seeds)?;
@@ -122,6 +125,7 @@ fn compared(
         batch: request.batch.max(1),
     };
     let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };
+    *warnings = experiment.misfits()?;
     let results = run(&experiment, &request.out, comm, watch)?;
     if !comm.is_root() {
         return Ok(None);

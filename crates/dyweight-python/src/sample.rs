@@ -1,6 +1,6 @@
 //! Samples of a model in Python.
 
-use crate::error::{foreign, raised};
+use crate::error::{foreign, raised, warn};
 use crate::model::{PythonModel, unread};
 use crate::payload::{batch, numbers, sent};
 use crate::solver::{parsed, single};
@@ -36,10 +36,7 @@ struct Request {
     batch: Option<usize>,
 }
 
-/// Samples, the network calls one took, and in what the model is not the one the solver was learned for.
-type Drawn<'py> = (Bound<'py, PyByteArray>, usize, Vec<String>);
-
-/// Carries unit noise to samples. `watch(first, index, sigma, x, calls)` sees every state.
+/// Carries unit noise to samples; returns them and the network calls one took. Warns where the solver was learned for another run. `watch(first, index, sigma, x, calls)` sees every state.
 #[pyfunction]
 pub fn sample<'py>(
     py: Python<'py>,
@@ -47,12 +44,13 @@ pub fn sample<'py>(
     request: &str,
     noise: &Bound<'py, PyByteArray>,
     watch: Option<Py<PyAny>>,
-) -> PyResult<Drawn<'py>> {
+) -> PyResult<(Bound<'py, PyByteArray>, usize)> {
     let model = PythonModel::new(model)?;
     let numbers = numbers(&noise.to_vec());
     let work = || drawn(&model, request, numbers, watch.as_ref());
     let (samples, nfe, misfits) = py.detach(work).map_err(|e| raised(py, e, None))?;
-    Ok((sent(py, samples.data()), nfe, misfits))
+    warn(py, &misfits)?;
+    Ok((sent(py, samples.data()), nfe))
 }
 
 fn drawn(

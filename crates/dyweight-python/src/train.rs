@@ -1,6 +1,6 @@
 //! Learning a solver for a model in Python: the same options, defaults, files and results as `dyweight train`.
 
-use crate::error::{foreign, raised};
+use crate::error::{foreign, raised, warn};
 use crate::model::{PythonModel, unread};
 use crate::processes::processes;
 use dyweight_core::denoiser::Model;
@@ -130,18 +130,20 @@ pub fn train(
     let learn = || {
         let request = Request::read(request)?;
         let job = Job::new(&request, request.config(&model, comm)?.prepare()?)?;
-        job.run(&mut |iteration| {
+        let file = job.run(&mut |iteration| {
             made.store(iteration.index + 1, Ordering::Relaxed);
             match watch.as_ref().map_or(Ok(()), |watch| show(watch, iteration, job.trainer.iterations())) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => ControlFlow::Break(foreign(error)),
             }
-        })
+        })?;
+        Ok((file, job.trainer.warnings.clone()))
     };
-    let file = py.detach(learn).map_err(|e| {
+    let (file, warnings) = py.detach(learn).map_err(|e| {
         let made = made.load(Ordering::Relaxed);
         raised(py, e, (made > 0).then(|| format!("after {made} iterations of training")))
     })?;
+    warn(py, &warnings)?;
     Ok(String::from_utf8_lossy(&file.to_bytes()).into_owned())
 }
 

@@ -12,8 +12,8 @@
 //! use dyweight_solvers::spec::{Budget, SolverSpec};
 //! let model = Mixture::spiral();
 //! let spec = SampleSpec { budget: Some(Budget::Nfe(9)), ..SampleSpec::default() };
-//! let sampler = spec.sampler(Who::Handcrafted(&SolverSpec::named("heun")), &OnModel::new(&model, "spiral")?)?;
-//! assert_eq!((sampler.nfe, sampler.steps()), (9, 5));
+//! let sampler = spec.sampler(Who::Handcrafted(&SolverSpec::named("ipndm")), &OnModel::new(&model, "spiral")?)?;
+//! assert_eq!((sampler.nfe, sampler.steps()), (9, 9));
 //! # Ok::<(), dyweight_core::Error>(())
 //! ```
 

@@ -166,7 +166,8 @@ impl Sampler {
     pub fn new(built: Built, grid: Grid, (afs, denoise_to_zero): (bool, bool), on: &OnModel<'_>) -> Result<Self> {
         let Built { solver, times } = built;
         require_channels(&*solver, on.model.shape()[0])?;
-        let mut sampler = Self { solver, times, grid, afs, denoise_to_zero, nfe: 0, sequential_calls: 0, realised: None };
+        let mut sampler =
+            Self { solver, times, grid, afs, denoise_to_zero, nfe: 0, sequential_calls: 0, realised: None };
         let Probed { calls, sequential_calls, .. } = probe(&sampler.plan(), on.model.prediction())?;
         (sampler.nfe, sampler.sequential_calls) = (on.calls * calls, on.calls * sequential_calls);
         Ok(sampler)

@@ -42,9 +42,9 @@ pub use dyweight_files as files;
 pub use dyweight_metrics as metrics;
 pub use dyweight_models as models;
 pub use dyweight_report as report;
+pub use dyweight_sample::comm;
 pub use dyweight_solvers as solvers;
 pub use dyweight_solvers::{solver_file, spec};
-pub use dyweight_sample::comm;
 pub use dyweight_study as study;
 pub use dyweight_study::numeric;
 pub use dyweight_train as train;
@@ -53,8 +53,8 @@ pub use dyweight_train as train;
 pub mod sample {
     pub use dyweight_core::sample::*;
     pub use dyweight_sample::{
-        Drawing, GridRule, Inputs, Interruptible, Learned, Noise, OnModel, Prompts, SampleSpec, Sampler, Show, Stop, Who,
-        cut, each, in_parts, misfits, require_prediction, stacked, unit,
+        Drawing, GridRule, Inputs, Interruptible, Learned, Noise, OnModel, Prompts, SampleSpec, Sampler, Show, Stop,
+        Who, cut, each, in_parts, misfits, require_prediction, stacked, unit,
     };
 }
 

@@ -141,6 +141,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     judging.check(&subject)?;
     let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };
     let experiment = if train_seeds.is_empty() { experiment } else { experiment.with_train_seeds(&train_seeds) };
+    experiment.misfits()?.iter().for_each(|misfit| ui::warn(misfit));
     let Some(results) = benchmark::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
     let page = page(&view, benchmark::repeat(&args.output))?;

@@ -5,7 +5,7 @@
 //! ```
 
 use super::candidate::Candidate;
-use super::experiment::{Entry, Judging, Subject};
+use super::experiment::{Entry, Experiment, Judging, Subject};
 use super::pictures::Pictures;
 use super::record::Score;
 use dyweight_core::denoiser::{Denoiser, Levels, Prediction};
@@ -17,7 +17,7 @@ use dyweight_metrics::frechet::Paired;
 use dyweight_metrics::teacher::{psnr, rmse, squared_errors};
 use dyweight_metrics::{Estimate, Features, quantise};
 use dyweight_sample::comm::{Reader, Wire};
-use dyweight_sample::{Learned, OnModel, SampleSpec, Sampler, Show, Who, in_parts, unit};
+use dyweight_sample::{Learned, OnModel, SampleSpec, Sampler, Show, Who, in_parts, misfits, unit};
 use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_train::Targets;
@@ -51,6 +51,20 @@ pub(super) fn learned(file: &SolverFile, entry: &Entry, subject: &Subject) -> Re
         return Err(Error::NoSuchBudget { solver: sampler.solver.label(), nfe: entry.nfe, near: vec![counted] });
     }
     Ok(sampler)
+}
+
+impl Experiment {
+    /// In what entries are used on other than they were learned for, each with its row.
+    pub fn misfits(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for entry in &self.entries {
+            let (Candidate::Given { file }, subject) = (&entry.who, &self.subjects[entry.subject]) else { continue };
+            let (on, sampler) = (subject.on()?, learned(file, entry, subject)?);
+            let own = misfits(file, (on.model, &on.identity), subject.guidance, (sampler.afs, &sampler.grid));
+            found.extend(own.into_iter().map(|what| format!("{}, {} calls: {what}", entry.row, entry.nfe)));
+        }
+        Ok(found)
+    }
 }
 
 impl Entry {

@@ -160,6 +160,9 @@ fn beginning(spec: &TrainSpec, frame: &Frame) -> Result<Beginning> {
     })
 }
 
+/// The starts that have names.
+pub(crate) const STARTS: [&str; 5] = ["ab", "ipndm", "euler", "uniform", "perturbed"];
+
 /// The start from a solver file of the same length. What the options leave open the file decides.
 fn start_from(spec: &TrainSpec, file: &str, steps: usize, afs: bool) -> Result<Beginning> {
     let learned = match Learned::open(file) {
