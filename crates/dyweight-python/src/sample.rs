@@ -98,10 +98,7 @@ impl Request {
             return Ok((sampler, found));
         }
         let Some(term) = self.term.as_deref().map(Term::parse).transpose()? else { return Err(no_budget()) };
-        let schedule = match &term.schedule {
-            Some(name) => ScheduleSpec { schedule: Some(name.clone()), ..self.schedule.clone() },
-            None => self.schedule.clone(),
-        };
+        let schedule = term.grid(&self.schedule);
         let afs = term.afs.unwrap_or(self.afs);
         let fixed = schedule.sigmas.is_some();
         let budget = match (self.nfe, self.steps) {

@@ -40,8 +40,10 @@ pub struct GridRule {
     pub schedule: Schedule,
     /// Smallest and largest level.
     pub range: (f64, f64),
-    prediction: Prediction,
-    calls: usize,
+    /// What the model predicts.
+    pub prediction: Prediction,
+    /// Network calls of one evaluation.
+    pub calls: usize,
 }
 
 impl GridRule {
@@ -136,7 +138,7 @@ impl SampleSpec {
     }
 
     fn ready(&self, built: Built, grid: Grid, afs: bool, on: &OnModel<'_>) -> Result<Sampler> {
-        Sampler::new(built, grid, (afs, self.denoise_to_zero), on)
+        Sampler::new(built, grid, (afs, self.denoise_to_zero), on.model, on.calls)
     }
 }
 
@@ -161,15 +163,21 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A solver on its times, with the analytical first step and the final denoising it is to have. Its calls are counted on a model that costs
-    /// nothing.
-    pub fn new(built: Built, grid: Grid, (afs, denoise_to_zero): (bool, bool), on: &OnModel<'_>) -> Result<Self> {
+    /// A solver on its times, with the analytical first step and the final denoising it is to have, on a model whose evaluations
+    /// cost `each` calls. How many it makes is counted on a model that costs nothing.
+    pub fn new(
+        built: Built,
+        grid: Grid,
+        (afs, denoise_to_zero): (bool, bool),
+        model: &dyn Model,
+        each: usize,
+    ) -> Result<Self> {
         let Built { solver, times } = built;
-        require_channels(&*solver, on.model.shape()[0])?;
+        require_channels(&*solver, model.shape()[0])?;
         let mut sampler =
             Self { solver, times, grid, afs, denoise_to_zero, nfe: 0, sequential_calls: 0, realised: None };
-        let Probed { calls, sequential_calls, .. } = probe(&sampler.plan(), on.model.prediction())?;
-        (sampler.nfe, sampler.sequential_calls) = (on.calls * calls, on.calls * sequential_calls);
+        let Probed { calls, sequential_calls, .. } = probe(&sampler.plan(), model.prediction())?;
+        (sampler.nfe, sampler.sequential_calls) = (each * calls, each * sequential_calls);
         Ok(sampler)
     }
 

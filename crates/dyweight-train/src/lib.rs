@@ -13,9 +13,11 @@
 
 #![forbid(unsafe_code)]
 
+mod best_start;
 mod distance;
 pub mod gauss_newton;
 mod guard;
+pub mod handcrafted;
 mod joint;
 mod learnable;
 pub mod methods;
@@ -37,6 +39,7 @@ mod training;
 mod variety;
 mod work;
 
+pub use best_start::{StartSearch, TriedStart};
 pub use dyweight_solvers::learned::{Block, Built, Frame};
 pub use guard::{Guard, Judgement};
 pub use joint::{Joint, Linearised};
@@ -53,7 +56,7 @@ pub use recipe::{Group, Phase, Recipe};
 pub use relax::{Moved, Relaxation};
 pub use session::{Files, Session, Watcher, beside, remove_state};
 pub use snapshot::Snapshot;
-pub use spec::{ClassName, Defaults, MOST_PARAMETERS, TrainPlan, TrainSpec};
+pub use spec::{ClassName, Defaults, MOST_PARAMETERS, TeacherGrid, TrainPlan, TrainRecipe, TrainSpec};
 pub use stepwise::{Link, Stepwise};
 pub use student::{Gradient, Student};
 pub use targets::{Supervision, Targets, Teacher, parse_states};

@@ -20,7 +20,7 @@ pub struct Handcrafted {
 }
 
 /// What a user has fixed; the rest is free.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fixed {
     /// The method, and its order or other options where they were given.
     pub solver: Option<SolverSpec>,
@@ -82,9 +82,9 @@ fn solvers(prediction: Prediction, given: Option<&SolverSpec>) -> Result<Vec<Sol
     Ok(orders.into_iter().map(|order| SolverSpec { order: Some(order), ..given.clone() }).collect())
 }
 
-fn grids(prediction: Prediction, given: &ScheduleSpec) -> Vec<ScheduleSpec> {
-    let is_named = given.schedule.is_some() || given.sigmas.is_some();
-    if is_named || given.rho.is_some() || given.shift.is_some() || given.image_size.is_some() {
+/// The grids that may be tried, for handcrafted solvers as for the start of a training: the one that is given, or the model's own and others.
+pub fn grids(prediction: Prediction, given: &ScheduleSpec) -> Vec<ScheduleSpec> {
+    if given.names_a_rule() {
         return vec![given.clone()];
     }
     match prediction {
@@ -103,11 +103,13 @@ impl Handcrafted {
     /// As a list of solvers has it, `ipndm:2@time-uniform:2+afs`: what it is and how to ask for it.
     pub fn term(&self) -> String {
         let order = self.solver.order.map_or_else(String::new, |order| format!(":{order}"));
-        let exponent = self.schedule.rho.or(self.schedule.shift);
-        let exponent = exponent.map_or_else(String::new, |value| format!(":{value}"));
-        let name = self.schedule.schedule.as_deref().or(self.schedule.shift.map(|_| "flow"));
-        let grid = name.map_or_else(String::new, |name| format!("@{name}{exponent}"));
+        let grid = self.schedule.term().map_or_else(String::new, |grid| format!("@{grid}"));
         format!("{}{order}{grid}{}", self.solver.solver, if self.afs { "+afs" } else { "" })
+    }
+
+    /// Name and term, for a sentence.
+    pub fn title(&self) -> String {
+        format!("{} ({})", self.name(), self.term())
     }
 
     /// The name people have for the method and its order: "iPNDM-2", "DPM-Solver++(2M)".

@@ -19,7 +19,7 @@ use dyweight_metrics::{Estimate, Features, quantise};
 use dyweight_sample::comm::{Reader, Wire};
 use dyweight_sample::{Learned, OnModel, SampleSpec, Sampler, Show, Who, in_parts, misfits, unit};
 use dyweight_solvers::solver_file::SolverFile;
-use dyweight_solvers::spec::{Budget, ScheduleSpec};
+use dyweight_solvers::spec::Budget;
 use dyweight_train::Targets;
 use std::ops::{ControlFlow, Range};
 use std::sync::Mutex;
@@ -28,16 +28,17 @@ use std::time::{Duration, Instant};
 /// The solver of an entry that needs no training; refuses a budget it cannot meet.
 pub(super) fn sampler_of(entry: &Entry, subject: &Subject) -> Result<Option<Sampler>> {
     match &entry.who {
-        Candidate::Handcrafted { .. } => handcrafted(entry, &subject.on()?, &ScheduleSpec::default()).map(Some),
+        Candidate::Handcrafted { .. } => handcrafted(entry, &subject.on()?).map(Some),
         Candidate::Given { file } => learned(file, entry, subject).map(Some),
         Candidate::Learned { .. } => Ok(None),
+        // An open entry is closed before anything is built of it; until then it can be what one of its settings can.
+        Candidate::Open { .. } => entry.settings_on(subject).map(|_| None),
     }
 }
 
-/// Fixed coefficients; `usual` is the schedule of entries that name none.
-pub(super) fn handcrafted(entry: &Entry, on: &OnModel<'_>, usual: &ScheduleSpec) -> Result<Sampler> {
+/// Fixed coefficients.
+pub(super) fn handcrafted(entry: &Entry, on: &OnModel<'_>) -> Result<Sampler> {
     let Candidate::Handcrafted { solver, schedule, afs } = &entry.who else { return Err(Error::Cancelled) };
-    let schedule = if *schedule == ScheduleSpec::default() { usual } else { schedule };
     let (schedule, budget) = (schedule.clone(), Some(Budget::Nfe(entry.nfe)));
     SampleSpec { budget, schedule, afs: *afs, denoise_to_zero: false }.sampler(Who::Handcrafted(solver), on)
 }
@@ -73,6 +74,9 @@ impl Entry {
         sampler_of(self, subject).map(drop)
     }
 }
+
+/// Samples whose distances are written down one by one.
+const MOST_DISTANCES: usize = 4096;
 
 /// Where a solver diverged.
 struct Divergence {
@@ -215,6 +219,7 @@ impl Evaluator<'_> {
             frechet: None,
             imitation: None,
             prompted: Default::default(),
+            distances: Vec::new(),
             slopes: Vec::new(),
         };
         let whole = self.all(sampler)?;
@@ -227,6 +232,7 @@ impl Evaluator<'_> {
             return Ok(Some(Found { score, pictures: Pictures::default(), seconds_per_sample: None }));
         }
         score.rmse = Some(rmse(&whole.errors));
+        score.distances = whole.errors.iter().take(MOST_DISTANCES).map(|error| error.sqrt() as f32).collect();
         // Infinite where there is no difference: nothing JSON could hold, and nothing to learn.
         // Nor has what is decoded first a peak to compare with.
         let decoded = self.subject.model.model.decoder().is_some();
@@ -280,6 +286,7 @@ impl Evaluator<'_> {
             frechet: features.map(|features| self.frechet(features)).transpose()?.flatten(),
             imitation: None,
             prompted: self.judging.means(&whole.scores),
+            distances: Vec::new(),
             slopes: Vec::new(),
         }))
     }

@@ -9,14 +9,45 @@ use crate::recipe::{Group, Phase, Recipe};
 use crate::{Loss, Optimiser};
 use dyweight_core::error::{Error, Result};
 use dyweight_solvers::learned::Block;
+use dyweight_solvers::spec::{Budget, ScheduleSpec};
+use serde::{Deserialize, Serialize};
 
 /// More parameters than this are learned faster with gradients: an iteration makes a solve of every pair for each.
 pub const MOST_PARAMETERS: usize = 256;
+
+/// How much of what, where nothing is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrainRecipe {
+    /// Few pairs, no gradients, the best of many starts.
+    Few,
+    /// The paper's: many pairs, Adam, one start.
+    Paper,
+}
 
 impl TrainSpec {
     /// True if no gradient is taken.
     pub fn is_gauss_newton(&self) -> bool {
         self.optimiser == Some(Optimiser::GaussNewton)
+    }
+
+    /// True if few pairs are used well: no gradients, and a start that is chosen.
+    pub fn is_few(&self) -> bool {
+        self.recipe.map_or(self.is_gauss_newton(), |recipe| recipe == TrainRecipe::Few)
+    }
+
+    /// True if something of the start is left to choose: never of a solver that is given, nor where it would change what is compared.
+    pub(crate) fn is_open(&self, budget: Budget, schedule: &ScheduleSpec) -> bool {
+        let at_the_end = self.supervision.as_deref().is_none_or(|s| s == "endpoint");
+        let chosen_for = self.method_name() == "dyweight" && self.init.is_none() && at_the_end && !self.is_plain();
+        let left = self.afs.is_none() && matches!(budget, Budget::Nfe(_)) || self.order.is_none();
+        self.choose_start.unwrap_or(self.is_few()) && chosen_for && (left || !schedule.names_a_rule())
+    }
+
+    /// The options with the rule of descent that a recipe of few pairs has.
+    pub(super) fn with_recipe(&self, method: &dyn Method) -> Self {
+        let chosen = self.is_few() && method.learns_by_gradients();
+        Self { optimiser: self.optimiser.or(chosen.then_some(Optimiser::GaussNewton)), ..self.clone() }
     }
 
     /// The options with those of the method's recipe. Of a recipe for gradients only what is compared is left.

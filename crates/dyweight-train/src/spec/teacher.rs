@@ -3,17 +3,48 @@
 use super::{TrainPlan, TrainSpec};
 use crate::methods;
 use crate::{Supervision, Teacher};
-use dyweight_core::denoiser::Model;
+use dyweight_core::denoiser::{Model, Prediction};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::LowerOrderFinal;
-use dyweight_sample::{GridRule, OnModel, Sampler};
-use dyweight_solvers::learned::Built;
-use dyweight_solvers::solver_file::ModelIdentity;
+use dyweight_sample::{GridRule, Sampler};
+use dyweight_solvers::learned::{Built, Frame};
 use dyweight_solvers::spec::budget::{Setting, check_steps};
-use dyweight_solvers::spec::{Budget, SolverSpec};
+use dyweight_solvers::spec::{Budget, ScheduleSpec, SolverSpec};
+use serde::{Deserialize, Serialize};
+
+/// Whose rule the teacher's grid follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TeacherGrid {
+    /// The student's.
+    #[default]
+    Student,
+    /// The model's own, whatever the student's: solvers on different grids then have the same teacher.
+    Model,
+}
 
 impl TrainSpec {
+    /// The rule of the teacher's grid, and its range.
+    pub(super) fn taught_on(
+        &self,
+        method: &dyn methods::Method,
+        model: &dyn Model,
+        given: &ScheduleSpec,
+        (student, calls): (&Frame, usize),
+    ) -> Result<GridRule> {
+        if self.teacher_schedule.unwrap_or_default() == TeacherGrid::Student {
+            return Ok(GridRule::of(student, calls));
+        }
+        let (sigma_min, sigma_max) = match model.prediction() {
+            Prediction::Denoised => (given.sigma_min, given.sigma_max),
+            Prediction::Velocity => (None, None),
+        };
+        let own = ScheduleSpec { sigma_min, sigma_max, ..ScheduleSpec::default() };
+        let own = method.default_schedule(&own, model.prediction());
+        GridRule::new(&own, model, calls)
+    }
+
     /// The teacher for a student.
     pub fn teacher(&self, model: &dyn Model, plan: &TrainPlan) -> Result<Teacher> {
         let spec = methods::find(self.method_name())?.usual(self.clone());
@@ -30,10 +61,9 @@ impl TrainSpec {
         }
         let solver = described.build(model.is_bounded())?;
         // A grid that ends at 0 has nothing left to denoise.
-        let frame = &plan.student.frame;
-        let denoise_to_zero = spec.teacher_denoise.unwrap_or(true) && frame.grid.last() > 0.0;
-        let on = OnModel { model, identity: ModelIdentity::default(), calls: self.calls(model)? };
-        let rule = GridRule::of(frame, on.calls);
+        let (frame, rule) = (&plan.student.frame, &plan.taught_on);
+        let last = if spec.teacher_schedule == Some(TeacherGrid::Model) { rule.range.0 } else { frame.grid.last() };
+        let denoise_to_zero = spec.teacher_denoise.unwrap_or(true) && last > 0.0;
         let setting = rule.setting(&*solver, false, denoise_to_zero);
         let grid = match (plan.supervision, spec.teacher_steps, spec.teacher_nfe) {
             (Supervision::Path { stride }, None, None) if plan.halved => {
@@ -57,7 +87,7 @@ impl TrainSpec {
         }?;
         let identity = serde_json::to_string(&described).unwrap_or_default();
         let times = grid.coeffs();
-        let sampler = Sampler::new(Built { solver, times }, grid, (false, denoise_to_zero), &on)?;
+        let sampler = Sampler::new(Built { solver, times }, grid, (false, denoise_to_zero), model, rule.calls)?;
         Ok(Teacher { sampler, identity })
     }
 
