@@ -6,11 +6,11 @@
 //! is the result. Both students have the same noise, so what they share drops out of that error.
 
 use crate::joint::Joint;
-use crate::targets::{in_parts, unit};
 use crate::trainer::Trainer;
 use crate::training::Training;
 use dyweight_core::error::Result;
 use dyweight_core::features::{Share, Variety};
+use dyweight_sample::{in_parts, unit};
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::Arc;
