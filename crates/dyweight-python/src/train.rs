@@ -227,8 +227,10 @@ impl<'j> Job<'j> {
             atomic::write(&beside(out, "config.json"), self.config.as_bytes())?;
         }
         let dataset = self.trainer.dataset()?;
-        let mut noted = trace.as_ref().map(|_| self.trainer.begin(&dataset)).transpose()?.map(|r| Trace::start(&r));
-        let trained = self.trainer.run(&dataset, &mut |iteration, run| {
+        let settled = self.trainer.settled(&dataset, &mut |_| {})?;
+        let trainer = settled.as_ref().map_or(&self.trainer, |(trainer, _)| trainer);
+        let mut noted = trace.as_ref().map(|_| trainer.begin(&dataset)).transpose()?.map(|r| Trace::start(&r));
+        let trained = trainer.run(&dataset, &mut |iteration, run| {
             if let Some(noted) = &mut noted {
                 noted.add(iteration, run);
             }

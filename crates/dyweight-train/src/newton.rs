@@ -76,7 +76,7 @@ impl Curvature {
 }
 
 /// A⁻¹b of a positive definite matrix, by Cholesky's factor.
-fn solve(mut a: Vec<f64>, b: &[f64]) -> Vec<f64> {
+pub(crate) fn solve(mut a: Vec<f64>, b: &[f64]) -> Vec<f64> {
     let n = b.len();
     for i in 0..n {
         let (above, own) = a.split_at_mut(i * n);

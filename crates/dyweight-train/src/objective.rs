@@ -48,6 +48,18 @@ impl Loss {
         }
     }
 
+    /// What the distance of each sample is the mean square of.
+    pub fn residuals(&self, x: &Tensor, y: &Tensor) -> Result<Vec<Vec<f64>>> {
+        if let Loss::Features(map) = self {
+            return Loss::L2.residuals(&map.features(x)?, &map.features(y)?);
+        }
+        let root = |(x, y): (&f64, &f64)| match self {
+            Loss::L2 => x - y,
+            _ => (x - y).signum() * self.element(x - y).0.sqrt(),
+        };
+        Ok((0..x.samples()).map(|i| x.sample(i).iter().zip(y.sample(i)).map(root).collect()).collect())
+    }
+
     /// The distance of each sample, and its derivative in `x`.
     pub fn with_gradient(&self, x: &Tensor, y: &Tensor) -> Result<(Vec<f64>, Tensor)> {
         if let Loss::Linear(map, around) = self {

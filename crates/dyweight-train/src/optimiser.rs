@@ -28,13 +28,16 @@ pub enum Optimiser {
     Lion,
     /// Second-order descent: its step comes of more than a gradient (`curvature.rs`).
     Newton,
+    /// Gauss–Newton on whole solves, which takes no gradient (`gauss_newton/`).
+    #[serde(rename = "gauss-newton")]
+    GaussNewton,
 }
 
 #[cfg(feature = "clap")]
 impl Optimiser {
     /// Reads a rule from a command line.
     pub fn parser() -> impl clap::builder::TypedValueParser<Value = Self> {
-        crate::spec::one_of::<Self>(&["adam", "adamw", "rmsprop", "sgd", "lion", "newton"])
+        crate::spec::one_of::<Self>(&["adam", "adamw", "rmsprop", "sgd", "lion", "newton", "gauss-newton"])
     }
 }
 
@@ -73,7 +76,7 @@ impl Moments {
                     *value -= rate * *first;
                 }
                 Optimiser::Sgd => *value -= rate * g,
-                Optimiser::Newton => {}
+                Optimiser::Newton | Optimiser::GaussNewton => {}
                 Optimiser::Lion => {
                     let direction = 0.9 * *first + (1.0 - 0.9) * g;
                     let sign = if direction == 0.0 { 0.0 } else { direction.signum() };

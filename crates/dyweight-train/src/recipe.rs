@@ -1,5 +1,6 @@
 //! The numbers of a run: how much of what, in which order.
 
+use crate::gauss_newton;
 use crate::learnable::Learnable;
 use crate::optimiser::Optimiser;
 use crate::rate::Rate;
@@ -29,6 +30,8 @@ pub struct Recipe {
     pub patience: Option<usize>,
     /// Samples whose features make the moments of a distance of all samples at once: others in every iteration, so that no set of them is learned by heart.
     pub moments: Option<usize>,
+    /// Gauss–Newton without gradients, where it is the rule.
+    pub gauss_newton: Option<gauss_newton::Options>,
 }
 
 /// A stretch of iterations.
@@ -64,6 +67,11 @@ impl Recipe {
     /// True if a group is moved by second-order descent.
     pub fn is_second_order(&self) -> bool {
         self.phases.iter().flat_map(|phase| &phase.groups).any(|group| group.optimiser == Optimiser::Newton)
+    }
+
+    /// What decides how long a step is.
+    pub fn step_is(&self) -> &'static str {
+        if self.gauss_newton.is_some() { "damping" } else { "rate" }
     }
 
     /// The pairs of an iteration.
@@ -137,6 +145,7 @@ mod tests {
             validation_pairs,
             patience,
             moments,
+            gauss_newton: None,
         }
     }
 

@@ -23,12 +23,14 @@ pub struct Files {
     pub state: PathBuf,
     /// One line of JSON per iteration.
     pub log: PathBuf,
+    /// The starts that were tried, where one was chosen.
+    pub start: PathBuf,
 }
 
 impl Files {
-    /// The files of a run whose solver goes to `out`: `solver.json` has `solver.state` and `solver.stats.jsonl`.
+    /// The files of a run whose solver goes to `out`: `solver.json` has `solver.state`, `solver.stats.jsonl` and `solver.start.json`.
     pub fn beside(out: &Path) -> Self {
-        Self { state: beside(out, "state"), log: beside(out, "stats.jsonl") }
+        Self { state: beside(out, "state"), log: beside(out, "stats.jsonl"), start: beside(out, "start.json") }
     }
 }
 
@@ -104,7 +106,7 @@ impl Session {
             };
             let failed = |e| Error::io("write", &self.files.log, e);
             if let Some(log) = &mut self.log {
-                writeln!(log, "{}", line(&iteration)).map_err(failed)?;
+                writeln!(log, "{}", line(&iteration, self.run.recipe().step_is())).map_err(failed)?;
             }
             if self.saved.elapsed() > self.between {
                 self.save()?;
@@ -150,9 +152,9 @@ fn open_log(path: &Path, iterations: usize) -> Result<File> {
     Ok(log)
 }
 
-fn line(iteration: &Iteration) -> String {
+fn line(iteration: &Iteration, step_is: &str) -> String {
     let mut facts = json!({
-        "iteration": iteration.index, "loss": iteration.loss, "rate": iteration.rate, "gradient_norm": iteration.norm,
+        "iteration": iteration.index, "loss": iteration.loss, step_is: iteration.rate, "gradient_norm": iteration.norm,
     });
     if let Some(validation) = iteration.validation {
         facts["validation"] = json!(validation.loss);

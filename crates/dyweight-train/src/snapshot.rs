@@ -1,5 +1,6 @@
 //! A run's state on disk: everything [`Training`] needs to go on as if it had never stopped.
 
+use super::gauss_newton::{GaussNewton, Options};
 use super::guard::Guard;
 use super::newton::Curvature;
 use super::optimiser::Moments;
@@ -29,6 +30,8 @@ pub struct Snapshot {
     pub moved: Vec<Vec<f64>>,
     /// What second-order descent knows.
     pub curvature: Option<Curvature>,
+    /// What Gauss–Newton without gradients knows; its options are the recipe's.
+    pub gauss_newton: Option<GaussNewton>,
     /// Validation's memory.
     pub guard: Option<Guard>,
 }
@@ -49,6 +52,7 @@ impl Snapshot {
             moments: run.moments.clone(),
             moved: run.moved.iter().flat_map(Moved::params).collect(),
             curvature: run.curvature.clone(),
+            gauss_newton: run.gauss_newton.clone(),
             guard: run.guard.clone(),
         }
     }
@@ -62,6 +66,10 @@ impl Snapshot {
             moved.restore(&self.moved);
         }
         run.curvature = self.curvature.or(run.curvature.take());
+        if let Some(state) = self.gauss_newton {
+            let options = run.gauss_newton.as_ref().map_or(state.options, |begun| begun.options);
+            run.gauss_newton = Some(state.with(options));
+        }
         run.guard = self.guard;
     }
 
@@ -87,6 +95,9 @@ impl Snapshot {
         if let Some(known) = &self.curvature {
             put("curvature", &known.matrix)?;
             put("batches", &[known.batches as f64])?;
+        }
+        if let Some(state) = &self.gauss_newton {
+            put("gauss_newton", &state.to_list())?;
         }
         if let Some(g) = &self.guard {
             put("best", &g.best)?;
@@ -159,6 +170,14 @@ impl Snapshot {
             }
             false => None,
         };
+        let gauss_newton = match file.tensors.contains_key("gauss_newton") {
+            true => {
+                let list = file.tensor("gauss_newton")?.to_f64();
+                let state = GaussNewton::from_list(&list, parameters, Options::default());
+                Some(state.ok_or_else(|| inconsistent("'gauss_newton' is not a state of so many numbers"))?)
+            }
+            false => None,
+        };
         let moved = match file.tensors.contains_key(MOVED[0]) {
             true => MOVED.iter().map(|name| Ok(file.tensor(name)?.to_f64())).collect::<Result<_, Malformed>>()?,
             false => Vec::new(),
@@ -173,7 +192,7 @@ impl Snapshot {
             at += len;
         }
         let (iteration, params) = (count(list("iteration", 1)?[0])?, list("numbers", parameters)?);
-        Ok(Self { identity: identity.into(), iteration, params, moments, moved, curvature, guard })
+        Ok(Self { identity: identity.into(), iteration, params, moments, moved, curvature, gauss_newton, guard })
     }
 }
 
@@ -199,6 +218,7 @@ impl Wire for Snapshot {
         self.moved.put(out);
         let known = self.curvature.as_ref();
         known.map_or((0u64, Vec::new()), |known| (known.batches + 1, known.matrix.clone())).put(out);
+        self.gauss_newton.as_ref().map(GaussNewton::to_list).put(out);
         self.guard.is_some().put(out);
         if let Some(g) = &self.guard {
             (g.best.clone(), vec![g.best_loss, g.initial_loss, g.rate_scale]).put(out);
@@ -214,6 +234,10 @@ impl Wire for Snapshot {
         let moved = Wire::take(from)?;
         let (known, matrix) = <(u64, Vec<f64>)>::take(from)?;
         let curvature = known.checked_sub(1).map(|batches| Curvature { matrix, batches });
+        let gauss_newton = match <Option<Vec<f64>> as Wire>::take(from)? {
+            Some(list) => Some(GaussNewton::from_list(&list, Vec::len(&params), Options::default())?),
+            None => None,
+        };
         let guard = match bool::take(from)? {
             true => {
                 let (best, rates): (_, Vec<f64>) = Wire::take(from)?;
@@ -223,7 +247,7 @@ impl Wire for Snapshot {
             }
             false => None,
         };
-        Some(Self { identity, iteration, params, moments, moved, curvature, guard })
+        Some(Self { identity, iteration, params, moments, moved, curvature, gauss_newton, guard })
     }
 }
 

@@ -109,6 +109,31 @@ impl Student {
         Ok(total)
     }
 
+    /// What the loss of each sample is the mean square of: differences to the targets, one after the other.
+    pub(crate) fn residuals(
+        &self,
+        model: &dyn Differentiable,
+        solver: (&dyn Learnable, &[f64]),
+        noise: &Tensor,
+        targets: &[Tensor],
+    ) -> Result<Vec<Vec<f64>>> {
+        let mut tape = Tape::sampling(model).analytic_first(self.frame.afs);
+        let noise = tape.start(noise.clone());
+        let states = self.states(&mut tape, solver, &noise, false)?;
+        let supervised = self.supervised(solver, &states, targets);
+        let terms = supervised.iter().map(|term| term.loss.residuals(term.state.tensor(), term.target));
+        let terms = terms.collect::<Result<Vec<Vec<Vec<f64>>>>>()?;
+        let lengths: Vec<f64> = terms.iter().map(|term| term.first().map_or(0, Vec::len) as f64).collect();
+        let all: f64 = lengths.iter().sum();
+        // The mean square over all terms is the sum of the terms' own, weighted.
+        let scales: Vec<f64> = supervised.iter().zip(&lengths).map(|(t, len)| (t.weight * all / len).sqrt()).collect();
+        let of_sample = |i: usize| {
+            let scaled = terms.iter().zip(&scales).flat_map(|(term, scale)| term[i].iter().map(move |r| scale * r));
+            scaled.collect()
+        };
+        Ok((0..noise.tensor().samples()).map(of_sample).collect())
+    }
+
     /// The features of a batch's ends, row by row.
     pub(crate) fn features(
         &self,

@@ -69,7 +69,7 @@ pub struct Trainer {
 /// Teacher's results for training and for validation.
 #[derive(Clone)]
 pub struct Dataset {
-    training: Arc<Targets>,
+    pub(crate) training: Arc<Targets>,
     pub(crate) validation: Arc<Targets>,
 }
 
@@ -95,7 +95,10 @@ pub fn train(model: Arc<dyn Model>, budget: Budget, spec: &TrainSpec) -> Result<
     })?;
     let config = TrainConfig::new(model, ModelIdentity::default(), budget, spec.clone(), loss);
     let trainer = config.prepare()?;
-    Ok(trainer.run(&trainer.dataset()?, &mut |_, _| ControlFlow::Continue(()))?.file)
+    let dataset = trainer.dataset()?;
+    let settled = trainer.settled(&dataset, &mut |_| {})?;
+    let trainer = settled.map_or(trainer, |(trainer, _)| trainer);
+    Ok(trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(()))?.file)
 }
 
 impl TrainConfig {
@@ -124,6 +127,11 @@ impl TrainConfig {
         self.spec.teacher(&*self.model, &plan)?;
         let identity = self.identity(&plan)?;
         Ok(Trainer { config: self, plan, identity })
+    }
+
+    /// True if what an interrupted run has left is gone on with.
+    pub(crate) fn can_resume(&self) -> bool {
+        self.resume && self.identity.sha256.is_some()
     }
 
     /// False for a method that is searched for, which reads given noise itself.
@@ -178,6 +186,17 @@ impl Trainer {
         &self.config
     }
 
+    /// The same under the name of the run that it is a part of.
+    pub(crate) fn known_as(mut self, identity: &str) -> Self {
+        self.identity = identity.into();
+        self
+    }
+
+    /// Names the run.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
+    }
+
     /// Ends the first validation once this is so.
     pub fn stopped_by(&mut self, stop: Option<Stop>) {
         self.config.stop = stop;
@@ -230,6 +249,10 @@ impl Trainer {
 
     /// An error unless a state at `path` is one of this very run.
     pub fn check_state(&self, path: &Path) -> Result<()> {
+        if self.is_open() {
+            // Without a record of the search nobody knows yet how many parameters there are.
+            return self.of_record()?.map_or(Ok(()), |settled| settled.check_state(path));
+        }
         Snapshot::read(path, &self.identity, &self.plan.learnable.blocks()).map(drop)
     }
 
@@ -247,7 +270,7 @@ impl Trainer {
                 }
             }
             Some(files) => {
-                let resume = self.config.resume && self.config.identity.sha256.is_some();
+                let resume = self.config.can_resume();
                 let (mut session, _) = Session::open(run, files.clone(), &self.identity, resume)?;
                 if let Some(between) = self.config.between_snapshots {
                     session = session.snapshots_every(between);

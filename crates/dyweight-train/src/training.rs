@@ -1,5 +1,8 @@
 //! The training loop, as a state that is advanced one iteration at a time.
 
+mod ends;
+
+use super::gauss_newton::GaussNewton;
 use super::guard::{Guard, Judgement};
 use super::joint::{Joint, Linearised};
 use super::learnable::Learnable;
@@ -26,7 +29,7 @@ pub struct Iteration {
     pub index: usize,
     /// Training loss before the update.
     pub loss: f64,
-    /// The rate used.
+    /// The rate used; with Gauss–Newton, the damping.
     pub rate: f64,
     /// Gradient before clipping.
     pub gradient: Vec<f64>,
@@ -76,6 +79,8 @@ pub struct Training {
     pub iteration: usize,
     /// What second-order descent knows, where there is a group that is moved by it.
     pub curvature: Option<Curvature>,
+    /// What Gauss–Newton without gradients knows, where it is the rule.
+    pub gauss_newton: Option<GaussNewton>,
     /// Validation's memory; none in a plain run.
     pub guard: Option<Guard>,
 }
@@ -115,6 +120,7 @@ impl Training {
             moments,
             moved: None,
             curvature,
+            gauss_newton: None,
             iteration: 0,
             guard: None,
         };
@@ -123,8 +129,12 @@ impl Training {
             let validation = run.validation.pairs().latents(0..run.recipe.validation_pairs)?;
             run.moved = Some(Moved { training, validation, step });
         }
+        run.begin_gauss_newton()?;
         if run.recipe.validate_every.is_some() {
-            let loss = run.validation_loss(&*run.learnable, &run.params)?;
+            let loss = match &run.gauss_newton {
+                Some(state) => state.initial_validation,
+                None => run.validation_loss(&*run.learnable, &run.params)?,
+            };
             // Nothing can be judged against a start without a loss.
             finite("the validation loss of the start", 0, &[loss])?;
             run.guard = Some(Guard::new(&run.params, loss));
@@ -150,7 +160,8 @@ impl Training {
     /// True when there is nothing left to do.
     pub fn is_finished(&self) -> bool {
         let flat = self.guard.as_ref().is_some_and(|g| g.is_flat(self.recipe.patience));
-        self.iteration >= self.recipe.iterations() || flat
+        let converged = self.gauss_newton.as_ref().is_some_and(GaussNewton::is_finished);
+        self.iteration >= self.recipe.iterations() || flat || converged
     }
 
     /// What training has found: the best parameters, or the last ones of a plain run.
@@ -205,6 +216,9 @@ impl Training {
     /// One iteration. Of one that is cancelled before it has moved a number nothing remains.
     pub fn advance(&mut self) -> Result<Iteration> {
         let index = self.iteration;
+        if let Some(state) = self.gauss_newton.clone() {
+            return self.advance_gauss_newton(state);
+        }
         if let Some(stepwise) = self.student.stepwise {
             return self.advance_by_steps(index, stepwise);
         }

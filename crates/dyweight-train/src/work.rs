@@ -1,5 +1,6 @@
 //! How much work a run is, before it is done.
 
+use crate::gauss_newton::GaussNewton;
 use crate::targets::CHUNK;
 use crate::trainer::Trainer;
 use dyweight_core::error::Result;
@@ -46,6 +47,9 @@ impl Trainer {
 
     /// The same for a run that finds what others' teachers have made, and adds its own.
     pub fn work_after(&self, made: &mut TeacherCalls) -> Result<Work> {
+        if self.plan.recipe.gauss_newton.is_some() {
+            return self.work_of_few(made);
+        }
         let (recipe, nfe) = (&self.plan.recipe, self.plan.student.frame.nfe);
         let pairs = recipe.iterations() * recipe.pairs;
         // One validation before the first iteration, and one of iPNDM.
@@ -68,6 +72,23 @@ impl Trainer {
         // Second-order descent sweeps each run twice, and makes its calls anew for that.
         let sweeps = if recipe.is_second_order() { 2 } else { 1 };
         Ok(Work { calls, gradients: sweeps * nfe * pairs })
+    }
+
+    /// The same for Gauss–Newton, if every step is taken and it does not end before its last iteration.
+    fn work_of_few(&self, made: &mut TeacherCalls) -> Result<Work> {
+        let (recipe, nfe) = (&self.plan.recipe, self.plan.student.frame.nfe);
+        let Some(options) = recipe.gauss_newton else { return Ok(Work::default()) };
+        let judged = if recipe.validate_every.is_some() { recipe.validation_pairs } else { 0 };
+        let whole = |pairs: usize| pairs.next_multiple_of(CHUNK);
+        let mut teaching = self.calls_of_the_teacher()? * (whole(recipe.pairs) + whole(judged));
+        if let Some(name) = self.teachers_name()? {
+            let made = made.entry(name).or_default();
+            (*made, teaching) = ((*made).max(teaching), teaching.saturating_sub(*made));
+        }
+        // And one validation of iPNDM.
+        let training = GaussNewton::most_solves(&options, self.plan.start.len(), (recipe.pairs, judged));
+        let solves = training + judged + self.solves_of_start()?;
+        Ok(Work { calls: teaching + nfe * solves, gradients: 0 })
     }
 
     fn calls_of_the_teacher(&self) -> Result<usize> {

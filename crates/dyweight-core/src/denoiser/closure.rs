@@ -34,7 +34,7 @@ pub struct ClosureModel {
 }
 
 impl ClosureModel {
-    /// A model that can be sampled; to learn a solver for it, add a pullback.
+    /// A model that can be sampled, and learned for without gradients; the other rules of descent need a pullback.
     pub fn new<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         shape: [usize; 3],
         prediction: Prediction,
@@ -98,7 +98,9 @@ impl Differentiable for ClosureModel {
     fn with_pullback<'m>(&'m self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'m>)> {
         let pull_back = self.pull_back.as_ref().ok_or_else(|| Error::Conflict {
             problem: "this model can be asked, but not differentiated".into(),
-            hint: "give it a pullback: ClosureModel::with_pullback or with_state_pullback".into(),
+            hint: "learn without gradients: --optimiser gauss-newton; or give the model a pullback: \
+                   ClosureModel::with_pullback or with_state_pullback"
+                .into(),
         })?;
         let value = self.predict(x, levels)?;
         let (x, levels) = (x.clone(), levels.clone());

@@ -137,7 +137,15 @@ pub fn no_embedding(asked: usize, has: Option<usize>) -> Error {
 pub type Pullback<'m> = Box<dyn FnOnce(&Tensor) -> Result<(Tensor, Vec<f64>)> + Send + 'm>;
 
 /// A denoiser whose prediction can be differentiated in state and level. Weights are frozen: there is never a weight gradient.
+///
+/// One that cannot says `impl Differentiable for … {}`: it can be sampled, and learned for without gradients.
 pub trait Differentiable: Denoiser {
     /// The prediction, and the way back.
-    fn with_pullback<'m>(&'m self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'m>)>;
+    fn with_pullback<'m>(&'m self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'m>)> {
+        let _ = (x, levels);
+        Err(Error::Conflict {
+            problem: "this model can be asked, but not differentiated".into(),
+            hint: "learn without gradients: --optimiser gauss-newton; or give the model a pullback".into(),
+        })
+    }
 }

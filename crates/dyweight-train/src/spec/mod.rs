@@ -1,10 +1,13 @@
 //! The options of training: the one list, for the command line, a TOML file and other programs. What a method alone knows stands beside it in
 //! `methods/`.
 
+mod few_pairs;
 mod plan;
 mod teacher;
 
+pub use few_pairs::{MOST_PARAMETERS, TrainRecipe};
 pub use plan::{Defaults, TrainPlan};
+pub use teacher::TeacherGrid;
 
 use crate::Optimiser;
 use crate::joint::JointOptions;
@@ -31,6 +34,12 @@ pub struct TrainSpec {
     /// What is learned: see 'dyweight list methods' [dyweight].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver"))]
     pub method: Option<String>,
+    /// few (few pairs, no gradients, the best of many starts) or paper (many pairs, Adam, one start).
+    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"])))]
+    pub recipe: Option<TrainRecipe>,
+    /// Choose what of grid, order and analytical first step is not given, by a little training of each start [true with few].
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
+    pub choose_start: Option<bool>,
     /// Analytical first step [true with --nfe on a denoising model].
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub afs: Option<bool>,
@@ -55,6 +64,9 @@ pub struct TrainSpec {
     /// Teacher's intervals instead of network calls.
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub teacher_steps: Option<usize>,
+    /// Whose rule the teacher's grid follows: the student's, or the model's own [student; model where the student's grid is chosen].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "student|model", value_parser = one_of::<TeacherGrid>(&["student", "model"]), help_heading = "Teacher"))]
+    pub teacher_schedule: Option<TeacherGrid>,
     /// Whether the teacher's result is denoised to zero [as the method's authors have it: dyweight true].
     #[cfg_attr(feature = "clap", arg(long, value_name = "BOOL", help_heading = "Teacher"))]
     pub teacher_denoise: Option<bool>,
@@ -83,7 +95,7 @@ pub struct TrainSpec {
     /// Where the Huber loss turns linear [0.1].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub huber_delta: Option<f64>,
-    /// Iterations [625; 1500 for a closed form; half as many of newton].
+    /// Iterations [625; 1500 for a closed form; half as many of newton; at most 8 of gauss-newton].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub iters: Option<usize>,
     /// Pairs per iteration and accumulation round [16; 64 for a closed form].
@@ -92,7 +104,7 @@ pub struct TrainSpec {
     /// Accumulation rounds per iteration [1].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub accumulate: Option<usize>,
-    /// Training pairs, visited again and again [every pair once; 50 for a relaxed objective].
+    /// Training pairs, visited again and again [every pair once; 50 for a relaxed objective; 16 of gauss-newton].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub pairs: Option<usize>,
     /// Samples per network call; changes memory, not results [the batch].
@@ -107,7 +119,7 @@ pub struct TrainSpec {
     /// How the rate goes: warm-up (then a cosine), cosine (to 0.01) or constant [the method's].
     #[cfg_attr(feature = "clap", arg(long, value_name = "warm-up|cosine|constant", value_parser = one_of::<RateRule>(&["warm-up", "cosine", "constant"]), help_heading = "Optimisation"))]
     pub rate: Option<RateRule>,
-    /// adam, adamw, rmsprop, sgd, lion, or newton (second order: learns more in the same time) [adam].
+    /// adam, adamw, rmsprop, sgd, lion, newton (second order: learns more in the same time), or gauss-newton (few pairs, no gradients) [adam].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = Optimiser::parser(), help_heading = "Optimisation"))]
     pub optimiser: Option<Optimiser>,
     /// Weight decay of adamw and lion [0.01].
@@ -122,13 +134,13 @@ pub struct TrainSpec {
     /// What is kept for the gradient: keep or recompute [recompute].
     #[cfg_attr(feature = "clap", arg(long, value_name = "keep|recompute", value_parser = one_of::<Memory>(&["keep", "recompute"]), help_heading = "Optimisation"))]
     pub memory: Option<Memory>,
-    /// Validation pairs, of other seeds [64; 1024 for a closed form].
+    /// Validation pairs, of other seeds [64; 1024 for a closed form; 16 of gauss-newton].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Validation"))]
     pub validation: Option<usize>,
     /// Iterations between validations [a fortieth of the run].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Validation"))]
     pub validate_every: Option<usize>,
-    /// Stop after this many validations without improvement.
+    /// Stop after this many validations without improvement [2 of gauss-newton].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Validation"))]
     pub patience: Option<usize>,
     /// The reference algorithm and nothing else: no validation, roll-back or early stop.

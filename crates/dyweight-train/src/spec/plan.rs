@@ -9,6 +9,7 @@ use crate::{Loss, Noise, Optimiser, Pairs, Prompts, Student, Supervision};
 use dyweight_core::denoiser::{Condition, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
+use dyweight_core::schedule::Schedule;
 use dyweight_core::tensor::Tensor;
 use dyweight_files::TensorFile;
 use dyweight_solvers::learned::Frame;
@@ -35,6 +36,8 @@ pub struct TrainPlan {
     pub supervision: Supervision,
     /// True if each of the teacher's steps is halved on the EDM grid.
     pub halved: bool,
+    /// The rule of the teacher's grid, and its range.
+    pub taught_on: (Schedule, (f64, f64)),
     /// The options, with what was decided filled in.
     pub resolved: TrainSpec,
 }
@@ -54,10 +57,14 @@ impl TrainSpec {
     pub fn plan(&self, model: &dyn Model, schedule: &ScheduleSpec, budget: Budget, loss: Loss) -> Result<TrainPlan> {
         let method = methods::find(self.method_name())?;
         methods::refuse_foreign_options(method, self)?;
-        let spec = method.usual(self.clone());
+        let spec = self.with_recipe(method).with_usual(method)?;
         let frame = spec.frame(method, model, schedule, budget)?;
         let Start { learnable, params, window, settled } = method.start(&spec, &frame)?;
-        let relax = method.relaxed(&spec, &frame, model.shape().iter().product())?;
+        spec.require_squares(&loss)?;
+        let relax = match spec.is_gauss_newton() {
+            true => None,
+            false => method.relaxed(&spec, &frame, model.shape().iter().product())?,
+        };
         let moments = loss.joint().map(|_| spec.joint.samples()).transpose()?;
         if let (Some(pairs), Some(samples)) = (spec.pairs, moments) {
             return Err(Error::Conflict {
@@ -66,20 +73,30 @@ impl TrainSpec {
             });
         }
         let distinct = spec.pairs.filter(|_| relax.is_none());
-        let recipe =
-            Recipe { relax, moments, distinct, ..spec.recipe(method, (&*learnable, &frame), &Defaults::of(model))? };
+        let defaults = Defaults::of(model);
+        let recipe = match spec.is_gauss_newton() {
+            true => spec.recipe_of_few(&*learnable, &defaults)?,
+            false => Recipe { relax, moments, distinct, ..spec.recipe(method, (&*learnable, &frame), &defaults)? },
+        };
         if let Some(distinct) = recipe.distinct.filter(|distinct| *distinct < recipe.pairs) {
             let expected = format!("an iteration takes {} pairs: at least so many", recipe.pairs);
             return Err(Error::BadValue { name: "pairs", value: distinct.to_string(), expected });
         }
-        let Teaching { supervision, stepwise, near, halved } = method.teaching(&spec, &frame, &*learnable)?;
+        let Teaching { supervision, stepwise, near, halved } =
+            spec.taught_whole(method.teaching(&spec, &frame, &*learnable)?)?;
+        let taught_on = spec.taught_on(method, model, schedule, &frame)?;
         let student = Student { frame, loss, memory: self.memory.unwrap_or_default(), stepwise, near };
         if recipe.is_second_order() {
             spec.require_second_order(method.name(), &student, &params)?;
         }
-        let (afs, lr) = (Some(student.frame.afs), Some(recipe.phases[0].groups[0].rate.base));
-        let resolved = TrainSpec { afs, lr, ..settled };
-        Ok(TrainPlan { student, learnable, start: params, window, recipe, supervision, halved, resolved })
+        let lr = Some(recipe.phases[0].groups[0].rate.base).filter(|_| !spec.is_gauss_newton());
+        let afs = Some(student.frame.afs);
+        // What is left to choose is none of the options.
+        let resolved = match spec.is_open(budget, schedule) {
+            true => TrainSpec { afs: self.afs, order: self.order, lr, ..settled },
+            false => TrainSpec { afs, lr, ..settled },
+        };
+        Ok(TrainPlan { student, learnable, start: params, window, recipe, supervision, halved, taught_on, resolved })
     }
 
     /// An error where second-order descent has nothing to go by.
@@ -195,6 +212,7 @@ impl TrainSpec {
             validate_every: (!self.is_plain()).then_some(every),
             validation_pairs: positive("validation", self.validation.unwrap_or(defaults.validation))?,
             patience: self.patience.map(|p| positive("patience", p)).transpose()?,
+            gauss_newton: None,
         })
     }
 
@@ -283,14 +301,16 @@ pub struct Defaults {
     pub batch: usize,
     /// Validation pairs.
     pub validation: usize,
+    /// Training and validation pairs of Gauss–Newton, which learns from few.
+    pub few: (usize, usize),
 }
 
 impl Defaults {
     /// The usual amounts for a model.
     pub fn of(model: &dyn Model) -> Self {
         match model.is_light() {
-            true => Self { iterations: 1500, batch: 64, validation: 1024 },
-            false => Self { iterations: 625, batch: 16, validation: 64 },
+            true => Self { iterations: 1500, batch: 64, validation: 1024, few: (64, 64) },
+            false => Self { iterations: 625, batch: 16, validation: 64, few: (16, 16) },
         }
     }
 }

@@ -247,6 +247,34 @@ fn second_order_descent_has_the_same_bits_for_any_number_of_processes_and_when_r
     same_bits_with_a_span("second-order", Optimiser::Newton);
 }
 
+/// So is what Gauss–Newton knows; its solves are shared pair by pair.
+#[test]
+fn whole_solves_have_the_same_bits_for_any_number_of_processes_and_when_resumed() {
+    let spec = TrainSpec {
+        optimiser: Some(Optimiser::GaussNewton),
+        iters: Some(5),
+        pairs: Some(7),
+        validation: Some(5),
+        patience: Some(9),
+        ..TrainSpec::default()
+    };
+    let train = |comm: &Arc<dyn Comm>, place: &Place, micro: usize, stop, resume| {
+        train_on(&mixture(), TrainSpec { micro_batch: Some(micro), ..spec.clone() }, comm, &place.0, stop, resume)
+    };
+    let alone = Place::new("whole-solves-alone");
+    let expected = train(&alone_comm(), &alone, 16, None, false).unwrap();
+    for (size, micro) in [(1, 3), (3, 16), (4, 2)] {
+        let place = Place::new(&format!("whole-solves-{size}"));
+        for ended in together(size, |comm| train(comm, &place, micro, Some((size - 1, 2)), false)) {
+            assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+        }
+        for found in together(2, |comm| train(comm, &place, 4, None, true).unwrap()) {
+            assert_eq!(found, expected, "{size} processes");
+        }
+        assert!(place.files() == alone.files(), "{size} processes leave other files");
+    }
+}
+
 fn same_bits_with_a_span(name: &str, optimiser: Optimiser) {
     let loaded = ModelSpec { shape: Some([1, 1, 2]), ..ModelSpec::named("mixture") }.build().unwrap();
     let mut spec = TrainSpec { optimiser: Some(optimiser), ..short() };
@@ -336,8 +364,9 @@ fn an_experiment_leaves_the_same_records_for_any_number_of_processes() {
             reference: None,
             scorers: Vec::new(),
             batch: 8,
+            pictures: true,
         };
-        Experiment { name: "test".into(), subjects: vec![subject], entries, judging }
+        Experiment::new("test", vec![subject], entries, judging).unwrap()
     };
     let alone = Place::new("experiment");
     run(&experiment(), &alone.0, &alone_comm(), &mut Blind).unwrap();

@@ -52,13 +52,14 @@ impl TrainShow {
         if !self.estimated && iteration.index >= first + 2 {
             self.estimate(iteration.index - first, self.iterations - first);
         }
+        let step_is = run.recipe().step_is();
         let initial = run.guard.as_ref().map(|g| g.initial_loss);
         let against = match (initial, self.validation) {
             (Some(start), Some(now)) => format!(" · validation {now:.2e} (start {start:.2e})"),
             (Some(start), None) => format!(" · validation {start:.2e} at the start"),
             (None, _) => String::new(),
         };
-        self.progress.add(1, &format!("· loss {:.2e}{against} · rate {:.1e}", iteration.loss, iteration.rate));
+        self.progress.add(1, &format!("· loss {:.2e}{against} · {step_is} {:.1e}", iteration.loss, iteration.rate));
     }
 
     /// Says how long it will take once two iterations have shown it, if that is long enough to matter.

@@ -1,0 +1,123 @@
+//! Whom a learned solver has to beat: the best handcrafted one that makes as many calls, searched on the same training pairs.
+//!
+//! The list is every comparison's: [`settings`]. All are tried on a few training pairs, the best of them on more;
+//! the winner is then judged on the validation pairs, on which nothing of it was chosen.
+
+use crate::targets::Targets;
+use crate::trainer::{Dataset, Trainer};
+use dyweight_core::denoiser::Model;
+use dyweight_core::error::{Error, Result};
+use dyweight_core::sample::Plan;
+use dyweight_core::schedule::Grid;
+use dyweight_core::solver::Solver;
+use dyweight_solvers::spec::budget::Setting;
+use dyweight_solvers::spec::handcrafted::{Fixed, settings};
+use dyweight_solvers::spec::{Budget, Handcrafted, ScheduleSpec};
+use std::ops::Range;
+
+/// Pairs on which all are tried.
+const FIRST: usize = 4;
+/// How many of them are tried on more.
+const KEPT: usize = 12;
+/// On so many.
+const SECOND: usize = 16;
+
+/// The best handcrafted solver, and how it did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rival {
+    /// Its name, and how to ask for it.
+    pub name: String,
+    /// Root mean squared difference to the teacher over the validation pairs.
+    pub distance: f64,
+    /// How many were tried.
+    pub tried: usize,
+}
+
+/// Ready to run.
+struct Ready {
+    setting: Handcrafted,
+    solver: Box<dyn Solver>,
+    grid: Grid,
+    loss: f64,
+}
+
+impl Ready {
+    /// None where it cannot make exactly so many calls.
+    fn of(setting: Handcrafted, model: &dyn Model, (calls, nfe): (usize, usize)) -> Option<Self> {
+        let solver = setting.solver.build(model.is_bounded()).ok()?;
+        let rule = setting.schedule.on(model).ok()?;
+        let range = setting.schedule.range(&rule, model.sigma_range());
+        let (prediction, afs) = (model.prediction(), setting.afs);
+        let budget =
+            Setting { solver: &*solver, schedule: &rule, range, afs, denoise_to_zero: false, prediction, calls };
+        let grid = budget.grid(Budget::Nfe(nfe)).ok()?;
+        Some(Self { setting, solver, grid, loss: f64::INFINITY })
+    }
+
+    fn plan(&self) -> Plan<'_> {
+        Plan::new(&*self.solver, &self.grid).afs(self.setting.afs)
+    }
+}
+
+impl Trainer {
+    /// The best handcrafted solver of `nfe` calls on the training pairs, judged on the validation pairs; none where no one makes so many. `watch` is
+    /// told before each trial how many there are. Every process must call it.
+    pub fn best_handcrafted(
+        &self,
+        dataset: &Dataset,
+        nfe: usize,
+        watch: &mut dyn FnMut(usize),
+    ) -> Result<Option<Rival>> {
+        let mut ready = self.handcrafted(nfe)?;
+        let (tried, pairs) = (ready.len(), self.plan.recipe.pairs_needed().max(1));
+        let all = tried + tried.min(KEPT);
+        for (keep, pairs) in [(KEPT, pairs.min(FIRST)), (1, pairs.min(SECOND))] {
+            for one in &mut ready {
+                watch(all);
+                one.loss = self.mean_loss(&dataset.training, 0..pairs, &one.plan())?;
+            }
+            ready.sort_by(|a, b| a.loss.total_cmp(&b.loss));
+            ready.truncate(keep);
+        }
+        let Some(best) = ready.into_iter().next().filter(|best| best.loss.is_finite()) else { return Ok(None) };
+        let loss = self.mean_loss(&dataset.validation, 0..self.plan.recipe.validation_pairs, &best.plan())?;
+        Ok(Some(Rival { name: best.setting.title(), distance: loss.sqrt(), tried }))
+    }
+
+    /// All that can make so many calls.
+    fn handcrafted(&self, nfe: usize) -> Result<Vec<Ready>> {
+        let config = self.config();
+        let (model, calls) = (&*config.model, config.spec.calls(&*config.model)?);
+        let ready = |one| Ready::of(one, model, (calls, nfe));
+        Ok(self.allowed()?.into_iter().filter_map(ready).collect())
+    }
+
+    /// Whatever is fixed for the solver that is learned, its rivals may choose.
+    fn allowed(&self) -> Result<Vec<Handcrafted>> {
+        let config = self.config();
+        let (prediction, given) = (config.model.prediction(), &config.schedule);
+        let (sigma_min, sigma_max) = (given.sigma_min, given.sigma_max);
+        let free = ScheduleSpec { sigma_min, sigma_max, ..ScheduleSpec::default() };
+        let on = |schedule: ScheduleSpec| settings(prediction, &Fixed { schedule, ..Fixed::default() });
+        let (mut all, own) = (on(free)?, on(given.clone())?);
+        all.extend(own.into_iter().filter(|one| !all.contains(one)).collect::<Vec<_>>());
+        Ok(all)
+    }
+
+    /// Network calls of that search, and of the judgement.
+    pub fn calls_of_search(&self, nfe: usize) -> Result<usize> {
+        let (tried, pairs) = (self.handcrafted(nfe)?.len(), self.plan.recipe.pairs_needed().max(1));
+        let solves = tried * pairs.min(FIRST) + tried.min(KEPT) * pairs.min(SECOND) + self.plan.recipe.validation_pairs;
+        Ok(if tried == 0 { 0 } else { nfe * solves })
+    }
+
+    /// Mean squared difference to the teacher; infinite where a sample diverges.
+    fn mean_loss(&self, targets: &Targets, pairs: Range<usize>, plan: &Plan<'_>) -> Result<f64> {
+        let errors = match self.errors(targets, pairs, plan) {
+            // It diverged, or left the levels the network takes.
+            Err(Error::Diverged { .. } | Error::BadValue { .. }) => return Ok(f64::INFINITY),
+            other => other?,
+        };
+        Ok(errors.iter().sum::<f64>() / errors.len() as f64)
+    }
+}
