@@ -7,8 +7,7 @@
 //! Samples are not rounded to eight bits here, which has no derivative; what is reported elsewhere is.
 
 use dyweight_core::error::{Error, Result};
-use dyweight_core::features::FeatureMap;
-use dyweight_core::features::Variety;
+use dyweight_core::features::{FeatureMap, Share, Variety};
 use dyweight_files::Fingerprint;
 use dyweight_metrics::frechet::{Reference, Statistics};
 use dyweight_metrics::linalg::Moments;
@@ -21,16 +20,33 @@ pub struct FrechetLoss {
     map: Arc<dyn FeatureMap>,
     reference: Arc<Reference>,
     identity: String,
+    judge: Arc<dyn FeatureMap>,
+    judges_reference: Option<Arc<Reference>>,
 }
 
 impl FrechetLoss {
-    /// The distance to a reference, by the features it was made with.
+    /// The distance to a reference, by the features it was made with; they judge, too, until others do.
     pub fn new((map, reference): (Arc<dyn FeatureMap>, Arc<Reference>)) -> Self {
         let own = reference.statistics();
         let mut identity = Fingerprint::default();
         identity.add_numbers(&own.mu);
         identity.add_numbers(own.sigma.data());
-        Self { map, reference, identity: identity.text() }
+        let (judge, judges_reference) = (map.clone(), Some(reference.clone()));
+        Self { map, reference, identity: identity.text(), judge, judges_reference }
+    }
+
+    /// What comes of it is judged by other features, and their distance to a reference where there is one.
+    pub fn judged_by(self, judge: Arc<dyn FeatureMap>, reference: Option<Arc<Reference>>) -> Self {
+        Self { judge, judges_reference: reference, ..self }
+    }
+
+    /// How the judge's distance changes; too few samples have none.
+    fn change(&self, before: &Features, after: &Features) -> Result<Option<Share>> {
+        let Some(reference) = self.judges_reference.as_ref().filter(|_| after.len() > after.dims()) else {
+            return Ok(None);
+        };
+        let (before, after) = (reference.estimate(before)?, reference.estimate(after)?);
+        Ok(Some(Share { before: before.value, after: after.value, error: after.minus(&before).error }))
     }
 }
 
@@ -43,9 +59,15 @@ impl Joint for FrechetLoss {
         &self.identity
     }
 
+    fn judge(&self) -> &Arc<dyn FeatureMap> {
+        &self.judge
+    }
+
     fn variety(&self, teacher: &[f64], before: &[f64], after: &[f64]) -> Result<Variety> {
-        let features = |rows: &[f64]| Features::from_rows(self.map.dims(), rows.iter().map(|v| *v as f32).collect());
-        variety(&features(teacher)?, &features(before)?, &features(after)?)
+        let features = |rows: &[f64]| Features::from_rows(self.judge.dims(), rows.iter().map(|v| *v as f32).collect());
+        let (before, after) = (features(before)?, features(after)?);
+        let found = variety(&features(teacher)?, &before, &after)?;
+        Ok(Variety { distance: self.change(&before, &after)?, judge: self.judge.name().into(), ..found })
     }
 
     fn linearised(&self, rows: &[f64]) -> Result<Linearised> {
