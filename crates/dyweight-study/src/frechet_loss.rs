@@ -137,14 +137,38 @@ mod tests {
         }
     }
 
+    fn reference(mean: [f64; 3]) -> Arc<Reference> {
+        let sigma = Symmetric::new("sigma", 3, vec![1.5, 0.3, 0.1, 0.3, 0.8, -0.2, 0.1, -0.2, 2.0], 0.0).unwrap();
+        Arc::new(Reference::new(Statistics { mu: mean.to_vec(), sigma, source: Origin::default() }).unwrap())
+    }
+
+    /// What the loss's own features cannot see moves samples away from the judge's reference.
+    #[test]
+    fn another_network_judges_by_its_own_reference() {
+        let (map, judge): (Arc<dyn FeatureMap>, Arc<dyn FeatureMap>) = (Arc::new(Curved), Arc::new(Curved));
+        let own = FrechetLoss::new((map, reference([9.0; 3])));
+        let real = reference([0.0; 3]);
+        let rows = |n: usize, by: f64| -> Vec<f64> { Stream::new(3).normals(3 * n).iter().map(|v| v + by).collect() };
+        let (near, far) = (rows(40, 0.0), rows(40, 1.5));
+        let found = own.judged_by(judge.clone(), Some(real.clone())).variety(&near, &near, &far).unwrap();
+        let distance = found.distance.unwrap();
+        let estimate = |rows: &[f64]| {
+            let features = Features::from_rows(3, rows.iter().map(|v| *v as f32).collect()).unwrap();
+            real.estimate(&features).unwrap().value
+        };
+        assert_eq!((distance.before, distance.after), (estimate(&near), estimate(&far)));
+        assert!(distance.has_risen() && distance.error > 0.0 && found.is_lost(), "{found:?}");
+        assert_eq!(found.judge, "curved");
+        // Without a reference there is no distance.
+        let none = FrechetLoss::new((judge.clone(), real)).judged_by(judge, None);
+        assert!(none.variety(&near, &near, &far).unwrap().distance.is_none());
+    }
+
     /// The derivative of the distance of all samples in each number of each, by the linearisation and by differences.
     #[test]
     fn the_linearisation_has_the_derivative_of_the_distance() {
-        let mu = vec![0.2, -0.1, 0.7];
-        let sigma = Symmetric::new("sigma", 3, vec![1.5, 0.3, 0.1, 0.3, 0.8, -0.2, 0.1, -0.2, 2.0], 0.0).unwrap();
-        let reference = Reference::new(Statistics { mu, sigma, source: Origin::default() }).unwrap();
         let map: Arc<dyn FeatureMap> = Arc::new(Curved);
-        let loss = FrechetLoss::new((map.clone(), Arc::new(reference)));
+        let loss = FrechetLoss::new((map.clone(), reference([0.2, -0.1, 0.7])));
         let n = 12;
         let x = Tensor::new([n, 3, 1, 1], Stream::new(8).normals(3 * n)).unwrap();
         let around = |x: &Tensor| loss.linearised(map.features(x).unwrap().data()).unwrap();

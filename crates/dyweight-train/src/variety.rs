@@ -109,6 +109,7 @@ mod tests {
     struct Pulled {
         map: Arc<dyn FeatureMap>,
         recall: f64,
+        distance: Option<Share>,
         seen: Mutex<Vec<Vec<f64>>>,
     }
 
@@ -137,12 +138,16 @@ mod tests {
             self.seen.lock().unwrap().extend([teacher, before, after].map(<[f64]>::to_vec));
             let share = |after: f64| Share { before: 0.5, after, error: 0.01 };
             let (judge, samples) = ("plain".into(), before.len() / 2);
-            Ok(Variety { precision: share(0.49), recall: share(self.recall), distance: None, judge, samples })
+            Ok(Variety { precision: share(0.49), recall: share(self.recall), distance: self.distance, judge, samples })
         }
     }
 
     fn trained(recall: f64, plain: bool) -> (crate::TrainOutcome, Vec<f64>, Arc<Pulled>) {
-        let joint = Arc::new(Pulled { map: Arc::new(Plain), recall, seen: Mutex::default() });
+        judged(recall, None, plain)
+    }
+
+    fn judged(recall: f64, distance: Option<Share>, plain: bool) -> (crate::TrainOutcome, Vec<f64>, Arc<Pulled>) {
+        let joint = Arc::new(Pulled { map: Arc::new(Plain), recall, distance, seen: Mutex::default() });
         let mut spec = TrainSpec { iters: Some(4), batch: Some(4), teacher_nfe: Some(8), ..TrainSpec::default() };
         (spec.validation, spec.validate_every, spec.joint.moments) = (Some(32), Some(2), Some(20));
         (spec.plain, spec.lr) = (plain.then_some(true), Some(1e-3));
@@ -171,6 +176,12 @@ mod tests {
         assert_eq!(lost.file.training["variety"]["kept"], "start");
         let built = lost.run.learnable().export(&start, &lost.file.frame().unwrap()).unwrap();
         assert_eq!(lost.file.body, built.body);
+        // So does a distance that has risen by more than twice its error.
+        let to = |after: f64| Some(Share { before: 0.3, after, error: 0.01 });
+        let (nearer, _, _) = judged(0.5, to(0.319), false);
+        assert_ne!(nearer.params, start);
+        let (further, _, _) = judged(0.5, to(0.321), false);
+        assert_eq!((further.params, &further.file.training["variety"]["kept"]), (start, &"start".into()));
         // Whoever wants the reference algorithm and nothing else has it.
         assert!(trained(0.0, true).0.variety.is_none());
     }

@@ -18,7 +18,7 @@ from subject import Subject, required_folder
 
 import dyweight
 
-SET, CHANNELS, ROWS = 16, 3, 136
+SET, CHANNELS, ROWS = 8, 3, 136
 
 
 def load(args: argparse.Namespace) -> Subject:
@@ -33,7 +33,7 @@ def load(args: argparse.Namespace) -> Subject:
         return torch.stack([net(crystals, level.expand(SET)) for crystals, level in zip(x, sigma)])
 
     model = dyweight.Model(denoised, (SET, CHANNELS, ROWS), "denoised", (0.002, 80.0), name="crystals")
-    return Subject(model, show, batch=8)
+    return Subject(model, show, batch=8, fresh=32, search_pairs=8)
 
 
 def show(samples: torch.Tensor) -> np.ndarray:

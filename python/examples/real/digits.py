@@ -39,4 +39,5 @@ def load(args: argparse.Namespace) -> Subject:
     model = dyweight.Model(
         velocity, (1, 32, 32), "velocity", (0.0, 1.0), conditions=10, guided=True, bounded=True, name="digits"
     )
-    return Subject(model, lambda x: ((x[:, 0] + 1) / 2).clamp(0, 1).numpy(), batch=16)
+    # Near the data the velocity bends: sixty calls of iPNDM-4 are three times as far from the flow's own result as eighty of iPNDM-3.
+    return Subject(model, lambda x: ((x[:, 0] + 1) / 2).clamp(0, 1).numpy(), teacher="ipndm:3", teacher_nfe=80)

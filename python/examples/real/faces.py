@@ -177,7 +177,7 @@ def load(args: argparse.Namespace) -> Subject:
     sigmas = np.sqrt((1 - alphas) / alphas)
     # Above level 25 the network's error is larger than the spread of the data.
     model = dyweight.Model(net, (3, 64, 64), "eps", (0.0125, 20.0), sigmas.tolist(), name="faces64")
-    return Subject(model, show, teacher_nfe=20, batch=4)
+    return Subject(model, show, teacher_nfe=30, batch=4, fresh=64, search_pairs=8)
 
 
 def show(samples: torch.Tensor) -> np.ndarray:

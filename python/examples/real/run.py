@@ -68,8 +68,8 @@ class Run:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args, self.subject = args, MODELS[args.model](args)
         self.counted = self.subject.model.fn = Counted(self.subject.model.fn)
-        self.options = {**self.subject.settings, **dict(read(text) for text in args.train)}
-        self.options.setdefault("teacher_nfe", self.subject.teacher_nfe)
+        self.options = {**self.subject.training(), **dict(read(text) for text in args.train)}
+        args.fresh, args.search_pairs = args.fresh or self.subject.fresh, args.search_pairs or self.subject.search_pairs
         args.out.mkdir(parents=True, exist_ok=True)
 
     def say(self, text: str) -> None:
@@ -183,8 +183,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="where the model lies, for those that no package brings")
     parser.add_argument("--calls", default="3,5,8", help="network calls of a sample, one solver for each [3,5,8]")
     parser.add_argument("--trainings", type=int, default=3, help="trainings, each on pairs of its own [3]")
-    parser.add_argument("--fresh", type=int, default=200, help="samples to judge by, on seeds from 5000000 [200]")
-    parser.add_argument("--search-pairs", type=int, default=32, help="pairs the handcrafted settings are chosen on [32]")
+    parser.add_argument("--fresh", type=int, help="samples to judge by, on seeds from 5000000 [200, fewer of slow models]")
+    parser.add_argument("--search-pairs", type=int, help="pairs the handcrafted settings are chosen on [32, fewer of slow models]")
     parser.add_argument("--train", action="append", default=[], metavar="NAME=VALUE", help="an option of dyweight.train")
     parser.add_argument("--threads", type=int, default=2, help="threads of PyTorch [2]")
     parser.add_argument("--out", type=Path, help="folder for what is found [real-MODEL]")

@@ -17,7 +17,7 @@ class Subject:
     """A model somebody else trained.
 
     `show` turns samples into what `pictures.py` draws: images in 0..1, `[n, h, w]` or `[n, h, w, 3]`, or with `curves` lines `[n, points]`.
-    `settings` are the options of `dyweight.train` that belong to the model, `guidance` that of training and of sampling.
+    `fresh` samples judge unless told otherwise, and `search_pairs` choose the handcrafted setting. `settings` are further options of `dyweight.train`.
     """
 
     model: dyweight.Model
@@ -26,7 +26,15 @@ class Subject:
     teacher: str = "ipndm:4"
     teacher_nfe: int = 60
     batch: int = 16
+    fresh: int = 200
+    search_pairs: int = 32
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def training(self) -> dict[str, Any]:
+        """The teacher, and whatever else belongs to the model, as options of training."""
+        name, _, order = self.teacher.partition(":")
+        teacher = {"teacher": name, "teacher_order": int(order) if order else None, "teacher_nfe": self.teacher_nfe}
+        return {**teacher, "micro_batch": self.batch, **self.settings}
 
     @property
     def conditions(self) -> int:
