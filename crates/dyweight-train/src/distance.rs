@@ -1,7 +1,7 @@
 //! How far any solver ends from the teacher, on the pairs that training is judged on.
 
 use crate::learnable::coeffs;
-use crate::targets::{in_parts, unit};
+use crate::targets::{Targets, in_parts, unit};
 use crate::trainer::{Dataset, TrainOutcome, Trainer};
 use dyweight_core::error::Result;
 use dyweight_core::sample::{Plan, sample};
@@ -11,7 +11,13 @@ use std::ops::{ControlFlow, Range};
 impl Trainer {
     /// Root mean squared difference between the ends of a plan and of the teacher, over all validation pairs. Every process must call it.
     pub fn distance(&self, dataset: &Dataset, plan: &Plan<'_>) -> Result<f64> {
-        let (model, targets) = (&*self.config().model, &dataset.validation);
+        let errors = self.errors(&dataset.validation, 0..self.plan.recipe.validation_pairs, plan)?;
+        Ok((errors.iter().sum::<f64>() / errors.len() as f64).sqrt())
+    }
+
+    /// Mean squared difference of each pair.
+    pub(crate) fn errors(&self, targets: &Targets, all: Range<usize>, plan: &Plan<'_>) -> Result<Vec<f64>> {
+        let model = &*self.config().model;
         let part = |range: Range<usize>| {
             let noise = targets.pairs().latents(range.clone())?;
             let denoiser = targets.denoiser(model, range.clone())?;
@@ -21,12 +27,10 @@ impl Trainer {
             let error = |i: usize| squared_distance(made.sample(i), 1.0, wanted.sample(i)) / made.sample_len() as f64;
             Ok((0..made.samples()).map(error).collect::<Vec<f64>>())
         };
-        let all = 0..self.plan.recipe.validation_pairs;
         targets.prepare(all.clone())?;
         let batch = self.plan.recipe.micro_batch;
         let share = |mine| Ok(in_parts(model, mine, batch, part)?.concat());
-        let errors: Vec<f64> = targets.comm().scatter_gather(all, unit(model, batch), share)?.concat();
-        Ok((errors.iter().sum::<f64>() / errors.len() as f64).sqrt())
+        Ok(targets.comm().scatter_gather(all, unit(model, batch), share)?.concat())
     }
 
     /// The same of what was learned.

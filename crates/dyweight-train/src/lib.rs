@@ -13,10 +13,13 @@
 
 #![forbid(unsafe_code)]
 
+mod best_start;
 pub mod comm;
 mod distance;
 pub mod gauss_newton;
+mod grids;
 mod guard;
+pub mod handcrafted;
 mod interrupt;
 mod joint;
 mod learnable;
@@ -42,6 +45,7 @@ mod training;
 mod variety;
 mod work;
 
+pub use best_start::{StartSearch, TriedStart};
 pub use dyweight_solvers::learned::{Block, Built, Frame};
 pub use guard::{Guard, Judgement};
 pub use interrupt::Stop;
@@ -62,7 +66,7 @@ pub use recipe::{Group, Phase, Recipe};
 pub use relax::{Moved, Relaxation};
 pub use session::{Files, Session, Watcher, beside, remove_state};
 pub use snapshot::Snapshot;
-pub use spec::{ClassName, Defaults, MOST_PARAMETERS, TrainPlan, TrainSpec};
+pub use spec::{ClassName, Defaults, MOST_PARAMETERS, TeacherGrid, TrainPlan, TrainRecipe, TrainSpec};
 pub use stepwise::{Link, Stepwise};
 pub use student::{Gradient, Student};
 pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states, stacked, unit};

@@ -23,12 +23,14 @@ pub struct Files {
     pub state: PathBuf,
     /// One line of JSON per iteration.
     pub log: PathBuf,
+    /// The starts that were tried, where one was chosen.
+    pub start: PathBuf,
 }
 
 impl Files {
-    /// The files of a run whose solver goes to `out`: `solver.json` has `solver.state` and `solver.stats.jsonl`.
+    /// The files of a run whose solver goes to `out`: `solver.json` has `solver.state`, `solver.stats.jsonl` and `solver.start.json`.
     pub fn beside(out: &Path) -> Self {
-        Self { state: beside(out, "state"), log: beside(out, "stats.jsonl") }
+        Self { state: beside(out, "state"), log: beside(out, "stats.jsonl"), start: beside(out, "start.json") }
     }
 }
 

@@ -69,7 +69,7 @@ pub struct Trainer {
 /// Teacher's results for training and for validation.
 #[derive(Clone)]
 pub struct Dataset {
-    training: Arc<Targets>,
+    pub(crate) training: Arc<Targets>,
     pub(crate) validation: Arc<Targets>,
 }
 
@@ -95,7 +95,9 @@ pub fn train(model: Arc<dyn Model>, budget: Budget, spec: &TrainSpec) -> Result<
     })?;
     let config = TrainConfig::new(model, ModelIdentity::default(), budget, spec.clone(), loss);
     let trainer = config.prepare()?;
-    Ok(trainer.run(&trainer.dataset()?, &mut |_, _| ControlFlow::Continue(()))?.file)
+    let dataset = trainer.dataset()?;
+    let (trainer, _) = trainer.settled(&dataset, &mut |_| {})?;
+    Ok(trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(()))?.file)
 }
 
 impl TrainConfig {
@@ -124,6 +126,11 @@ impl TrainConfig {
         self.spec.teacher(&*self.model, &plan)?;
         let identity = self.identity(&plan)?;
         Ok(Trainer { config: self, plan, identity })
+    }
+
+    /// True if what an interrupted run has left is gone on with.
+    pub(crate) fn can_resume(&self) -> bool {
+        self.resume && self.identity.sha256.is_some()
     }
 
     /// False for a method that is searched for, which reads given noise itself.
@@ -176,6 +183,11 @@ impl Trainer {
     /// What it was prepared from.
     pub fn config(&self) -> &TrainConfig {
         &self.config
+    }
+
+    /// Names the run.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
     }
 
     /// Ends the first validation once this is so.
@@ -247,7 +259,7 @@ impl Trainer {
                 }
             }
             Some(files) => {
-                let resume = self.config.resume && self.config.identity.sha256.is_some();
+                let resume = self.config.can_resume();
                 let (mut session, _) = Session::open(run, files.clone(), &self.identity, resume)?;
                 if let Some(between) = self.config.between_snapshots {
                     session = session.snapshots_every(between);

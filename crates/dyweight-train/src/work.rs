@@ -86,7 +86,8 @@ impl Trainer {
             (*made, teaching) = ((*made).max(teaching), teaching.saturating_sub(*made));
         }
         // And one validation of iPNDM.
-        let solves = GaussNewton::most_solves(&options, self.plan.start.len(), (recipe.pairs, judged)) + judged;
+        let training = GaussNewton::most_solves(&options, self.plan.start.len(), (recipe.pairs, judged));
+        let solves = training + judged + self.solves_of_start()?;
         Ok(Work { calls: teaching + nfe * solves, gradients: 0 })
     }
 

@@ -6,7 +6,7 @@ use dyweight_core::{Error, Tensor};
 use dyweight_solvers::solver_file::ModelIdentity;
 use dyweight_solvers::spec::Budget;
 use dyweight_train::methods::gits::GitsOptions;
-use dyweight_train::{Optimiser, TrainConfig, TrainSpec, Trainer, Work};
+use dyweight_train::{Optimiser, TrainConfig, TrainRecipe, TrainSpec, Trainer, Work};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -61,7 +61,8 @@ fn short(method: &str) -> TrainSpec {
 /// The same on whole solves, of which every iteration moves.
 fn few(method: &str) -> TrainSpec {
     let (optimiser, iters, pairs, validation) = (Some(Optimiser::GaussNewton), Some(2), Some(9), Some(6));
-    TrainSpec { method: Some(method.into()), optimiser, iters, pairs, validation, ..TrainSpec::default() }
+    let recipe = Some(TrainRecipe::Paper);
+    TrainSpec { method: Some(method.into()), optimiser, iters, pairs, validation, recipe, ..TrainSpec::default() }
 }
 
 fn compare(spec: TrainSpec) -> (Work, Work) {
@@ -69,7 +70,9 @@ fn compare(spec: TrainSpec) -> (Work, Work) {
     let trainer = trainer(&model, spec);
     let said = trainer.work().unwrap();
     let before = made.work();
-    trainer.run(&trainer.dataset().unwrap(), &mut |_, _| ControlFlow::Continue(())).unwrap();
+    let dataset = trainer.dataset().unwrap();
+    let (trainer, _) = trainer.settled(&dataset, &mut |_| {}).unwrap();
+    trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(())).unwrap();
     let after = made.work();
     let done = Work { calls: after.calls - before.calls, gradients: after.gradients - before.gradients };
     (said, done)
@@ -83,7 +86,8 @@ fn calls_that_are_foreseen_are_made() {
     }
     let (said, done) = compare(TrainSpec { optimiser: Some(Optimiser::Newton), ..short("dyweight") });
     assert_eq!(said, done, "second order");
-    for spec in [few("dyweight"), TrainSpec { plain: Some(true), ..few("dyweight") }, few("epd"), few("ld3")] {
+    let plain = TrainSpec { plain: Some(true), ..few("dyweight") };
+    for spec in [few("dyweight"), plain, few("epd"), few("ld3")] {
         let (said, done) = compare(spec);
         assert_eq!(said, done, "whole solves");
         assert_eq!(said.gradients, 0);
@@ -109,4 +113,14 @@ fn a_search_is_foreseen_too() {
     assert_eq!(said, done);
     let (said, done) = gits(true);
     assert!(said.calls > gits(false).0.calls && said.calls <= done.calls, "{said:?} forecast, {done:?} made");
+}
+
+/// Starts have windows of different lengths: what is said is the most that may be made.
+#[test]
+fn a_start_is_chosen_within_what_is_foreseen() {
+    let spec = TrainSpec { recipe: None, ..few("dyweight") };
+    let (said, done) = compare(spec);
+    let (fixed, _) = compare(few("dyweight"));
+    assert!(done.calls <= said.calls && done.calls > fixed.calls, "{said:?} foreseen, {done:?} made, {fixed:?} fixed");
+    assert!(said.calls < 4 * fixed.calls, "{said:?} {fixed:?}");
 }

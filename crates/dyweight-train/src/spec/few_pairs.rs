@@ -9,14 +9,42 @@ use crate::recipe::{Group, Phase, Recipe};
 use crate::{Loss, Optimiser};
 use dyweight_core::error::{Error, Result};
 use dyweight_solvers::learned::Block;
+use serde::{Deserialize, Serialize};
 
 /// More parameters than this are learned faster with gradients: an iteration makes a solve of every pair for each.
 pub const MOST_PARAMETERS: usize = 256;
+
+/// How much of what, where nothing is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrainRecipe {
+    /// Few pairs, no gradients, the best of many starts.
+    Few,
+    /// The paper's: many pairs, Adam, one start.
+    Paper,
+}
 
 impl TrainSpec {
     /// True if no gradient is taken.
     pub fn is_gauss_newton(&self) -> bool {
         self.optimiser == Some(Optimiser::GaussNewton)
+    }
+
+    /// True if few pairs are used well: no gradients, and a start that is chosen.
+    pub fn is_few(&self) -> bool {
+        self.recipe.map_or(self.is_gauss_newton(), |recipe| recipe == TrainRecipe::Few)
+    }
+
+    /// True if a start may be chosen: it changes neither what is compared nor a solver that is given.
+    pub(crate) fn chooses_start(&self) -> bool {
+        let at_the_end = self.supervision.as_deref().is_none_or(|s| s == "endpoint");
+        self.is_few() && self.method_name() == "dyweight" && self.init.is_none() && at_the_end
+    }
+
+    /// The options with the rule of descent that a recipe of few pairs has.
+    pub(super) fn with_recipe(&self, method: &dyn Method) -> Self {
+        let chosen = self.is_few() && method.learns_by_gradients();
+        Self { optimiser: self.optimiser.or(chosen.then_some(Optimiser::GaussNewton)), ..self.clone() }
     }
 
     /// The options with those of the method's recipe. Of a recipe for gradients only what is compared is left.

@@ -5,8 +5,9 @@ mod few_pairs;
 mod plan;
 mod teacher;
 
-pub use few_pairs::MOST_PARAMETERS;
+pub use few_pairs::{MOST_PARAMETERS, TrainRecipe};
 pub use plan::{Defaults, TrainPlan};
+pub use teacher::TeacherGrid;
 
 use crate::Optimiser;
 use crate::joint::JointOptions;
@@ -33,6 +34,9 @@ pub struct TrainSpec {
     /// What is learned: see 'dyweight list methods' [dyweight].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver"))]
     pub method: Option<String>,
+    /// few (few pairs, no gradients, the best of many starts) or paper (many pairs, Adam, one start).
+    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"])))]
+    pub recipe: Option<TrainRecipe>,
     /// Analytical first step [true with --nfe on a denoising model].
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub afs: Option<bool>,
@@ -57,6 +61,9 @@ pub struct TrainSpec {
     /// Teacher's intervals instead of network calls.
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub teacher_steps: Option<usize>,
+    /// Whose rule the teacher's grid follows: the student's, or the model's own [student; model where the student's grid is chosen].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "student|model", value_parser = one_of::<TeacherGrid>(&["student", "model"]), help_heading = "Teacher"))]
+    pub teacher_schedule: Option<TeacherGrid>,
     /// Whether the teacher's result is denoised to zero [as the method's authors have it: dyweight true].
     #[cfg_attr(feature = "clap", arg(long, value_name = "BOOL", help_heading = "Teacher"))]
     pub teacher_denoise: Option<bool>,

@@ -9,6 +9,7 @@ use crate::{Loss, Noise, Optimiser, Pairs, Prompts, Student, Supervision};
 use dyweight_core::denoiser::{Condition, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
+use dyweight_core::schedule::Schedule;
 use dyweight_core::tensor::Tensor;
 use dyweight_files::TensorFile;
 use dyweight_solvers::learned::Frame;
@@ -35,6 +36,8 @@ pub struct TrainPlan {
     pub supervision: Supervision,
     /// True if each of the teacher's steps is halved on the EDM grid.
     pub halved: bool,
+    /// The rule of the teacher's grid, and its range.
+    pub taught_on: (Schedule, (f64, f64)),
     /// The options, with what was decided filled in.
     pub resolved: TrainSpec,
 }
@@ -54,7 +57,7 @@ impl TrainSpec {
     pub fn plan(&self, model: &dyn Model, schedule: &ScheduleSpec, budget: Budget, loss: Loss) -> Result<TrainPlan> {
         let method = methods::find(self.method_name())?;
         methods::refuse_foreign_options(method, self)?;
-        let spec = self.with_usual(method)?;
+        let spec = self.with_recipe(method).with_usual(method)?;
         let frame = spec.frame(method, model, schedule, budget)?;
         let Start { learnable, params, window, settled } = method.start(&spec, &frame)?;
         spec.require_squares(&loss)?;
@@ -81,6 +84,7 @@ impl TrainSpec {
         }
         let Teaching { supervision, stepwise, near, halved } =
             spec.taught_whole(method.teaching(&spec, &frame, &*learnable)?)?;
+        let taught_on = spec.taught_on(method, model, schedule, &frame)?;
         let student = Student { frame, loss, memory: self.memory.unwrap_or_default(), stepwise, near };
         if recipe.is_second_order() {
             spec.require_second_order(method.name(), &student, &params)?;
@@ -88,7 +92,7 @@ impl TrainSpec {
         let lr = Some(recipe.phases[0].groups[0].rate.base).filter(|_| !spec.is_gauss_newton());
         let afs = Some(student.frame.afs);
         let resolved = TrainSpec { afs, lr, ..settled };
-        Ok(TrainPlan { student, learnable, start: params, window, recipe, supervision, halved, resolved })
+        Ok(TrainPlan { student, learnable, start: params, window, recipe, supervision, halved, taught_on, resolved })
     }
 
     /// An error where second-order descent has nothing to go by.

@@ -3,14 +3,49 @@
 use super::{TrainPlan, TrainSpec};
 use crate::methods;
 use crate::{Supervision, Teacher};
-use dyweight_core::denoiser::Model;
+use dyweight_core::denoiser::{Model, Prediction};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::LowerOrderFinal;
+use dyweight_solvers::learned::Frame;
 use dyweight_solvers::spec::budget::{Setting, check_steps};
-use dyweight_solvers::spec::{Budget, SolverSpec};
+use dyweight_solvers::spec::{Budget, ScheduleSpec, SolverSpec};
+use serde::{Deserialize, Serialize};
+
+/// Whose rule the teacher's grid follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TeacherGrid {
+    /// The student's.
+    #[default]
+    Student,
+    /// The model's own, whatever the student's: solvers on different grids then have the same teacher.
+    Model,
+}
 
 impl TrainSpec {
+    /// The rule of the teacher's grid, and its range.
+    pub(super) fn taught_on(
+        &self,
+        method: &dyn methods::Method,
+        model: &dyn Model,
+        given: &ScheduleSpec,
+        student: &Frame,
+    ) -> Result<(Schedule, (f64, f64))> {
+        if self.teacher_schedule.unwrap_or_default() == TeacherGrid::Student {
+            return Ok((student.schedule.clone(), student.range));
+        }
+        let (sigma_min, sigma_max) = match model.prediction() {
+            Prediction::Denoised => (given.sigma_min, given.sigma_max),
+            Prediction::Velocity => (None, None),
+        };
+        let own = ScheduleSpec { sigma_min, sigma_max, ..ScheduleSpec::default() };
+        let own = method.default_schedule(&own, model.prediction());
+        let rule = own.on(model)?;
+        let range = own.range(&rule, model.sigma_range());
+        Ok((rule, range))
+    }
+
     /// The teacher for a student.
     pub fn teacher(&self, model: &dyn Model, plan: &TrainPlan) -> Result<Teacher> {
         let prediction = model.prediction();
@@ -28,12 +63,13 @@ impl TrainSpec {
         }
         let solver = described.build(model.is_bounded())?;
         // A grid that ends at 0 has nothing left to denoise.
-        let frame = &plan.student.frame;
-        let denoise_to_zero = spec.teacher_denoise.unwrap_or(true) && frame.grid.last() > 0.0;
+        let (frame, (rule, range)) = (&plan.student.frame, &plan.taught_on);
+        let last = if spec.teacher_schedule == Some(TeacherGrid::Model) { range.0 } else { frame.grid.last() };
+        let denoise_to_zero = spec.teacher_denoise.unwrap_or(true) && last > 0.0;
         let setting = Setting {
             solver: &*solver,
-            schedule: &frame.schedule,
-            range: frame.range,
+            schedule: rule,
+            range: *range,
             afs: false,
             denoise_to_zero,
             prediction,

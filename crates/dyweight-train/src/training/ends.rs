@@ -11,17 +11,26 @@ use std::ops::Range;
 const MOST_NUMBERS: usize = 32 << 20;
 
 /// Ends of the student's solves against the teacher's.
-struct Ends<'t>(&'t Training);
+pub(crate) struct Ends<'t> {
+    run: &'t Training,
+    /// Training pairs that make the equations and those after them that judge, where validation pairs have no say.
+    halves: Option<(usize, usize)>,
+}
 
 impl Ends<'_> {
-    fn targets(&self, split: Split) -> &Targets {
-        if split == Split::Training { &self.0.training } else { &self.0.validation }
+    /// Where the pairs of a split are.
+    fn of(&self, split: Split, pairs: Range<usize>) -> (&Targets, Range<usize>) {
+        match (split, self.halves) {
+            (Split::Training, _) => (&self.run.training, pairs),
+            (Split::Validation, None) => (&self.run.validation, pairs),
+            (Split::Validation, Some((first, _))) => (&self.run.training, pairs.start + first..pairs.end + first),
+        }
     }
 
     /// Pairs of one network call, so few that their residuals under all candidates stay in memory.
     fn batch(&self, candidates: usize) -> usize {
-        let params = self.0.model.shape().iter().product::<usize>() * candidates;
-        self.0.recipe.micro_batch.min(MOST_NUMBERS / params.max(1)).max(1)
+        let params = self.run.model.shape().iter().product::<usize>() * candidates;
+        self.run.recipe.micro_batch.min(MOST_NUMBERS / params.max(1)).max(1)
     }
 
     /// What `of` makes of the residuals of some pairs, in the order of pairs, in every process.
@@ -31,7 +40,7 @@ impl Ends<'_> {
         (split, pairs): (Split, Range<usize>),
         of: impl Fn(Residuals) -> Vec<T> + Sync,
     ) -> Result<Vec<T>> {
-        let (targets, model) = (self.targets(split), &*self.0.model);
+        let ((targets, pairs), model) = (self.of(split, pairs), &*self.run.model);
         targets.prepare(pairs.clone())?;
         let batch = self.batch(candidates.len());
         let part = |range: Range<usize>| {
@@ -39,7 +48,7 @@ impl Ends<'_> {
             Ok(of(each.collect::<Result<Residuals>>()?))
         };
         let share = |mine| Ok(in_parts(model, mine, batch, part)?.into_iter().flatten().collect::<Vec<T>>());
-        Ok(self.0.comm().scatter_gather(pairs, unit(model, batch), share)?.into_iter().flatten().collect())
+        Ok(self.run.comm().scatter_gather(pairs, unit(model, batch), share)?.into_iter().flatten().collect())
     }
 
     /// Residuals of a part. Where one pair diverges each is solved alone, so that the others do not depend on whom they are solved with.
@@ -57,17 +66,19 @@ impl Ends<'_> {
 
     fn solve(&self, params: &[f64], targets: &Targets, pairs: Range<usize>) -> Result<Vec<Vec<f64>>> {
         let noise: Tensor = targets.pairs().latents(pairs.clone())?;
-        let model = targets.denoiser(&*self.0.model, pairs.clone())?;
-        self.0.student.residuals(&model, (&*self.0.learnable, params), &noise, &targets.of(pairs)?)
+        let model = targets.denoiser(&*self.run.model, pairs.clone())?;
+        self.run.student.residuals(&model, (&*self.run.learnable, params), &noise, &targets.of(pairs)?)
     }
 }
 
 impl Solves for Ends<'_> {
     fn pairs(&self, split: Split) -> usize {
-        match split {
-            Split::Training => self.0.recipe.pairs,
-            Split::Validation if self.0.recipe.validate_every.is_none() => 0,
-            Split::Validation => self.0.recipe.validation_pairs,
+        match (split, self.halves) {
+            (Split::Training, Some((fitted, _))) => fitted,
+            (Split::Validation, Some((_, judged))) => judged,
+            (Split::Training, None) => self.run.recipe.pairs,
+            (Split::Validation, None) if self.run.recipe.validate_every.is_none() => 0,
+            (Split::Validation, None) => self.run.recipe.validation_pairs,
         }
     }
 
@@ -98,16 +109,25 @@ fn transposed<T: Clone>(rows: &[Vec<T>]) -> Vec<Vec<T>> {
 }
 
 impl Training {
+    fn ends(&self) -> Ends<'_> {
+        Ends { run: self, halves: None }
+    }
+
+    /// What is minimised, on training pairs alone: the first make the equations, the ones after them judge.
+    pub(crate) fn on_training_pairs(&self, fitted: usize, judged: usize) -> Ends<'_> {
+        Ends { run: self, halves: Some((fitted, judged)) }
+    }
+
     /// Begins Gauss–Newton at the start, with a first validation.
     pub(super) fn begin_gauss_newton(&mut self) -> Result<()> {
         let Some(options) = self.recipe.gauss_newton else { return Ok(()) };
-        self.gauss_newton = Some(GaussNewton::new(self.params.clone(), options, &mut Ends(self))?);
+        self.gauss_newton = Some(GaussNewton::new(self.params.clone(), options, &mut self.ends())?);
         Ok(())
     }
 
     /// One iteration of Gauss–Newton. Of one that is cancelled nothing remains.
     pub(super) fn advance_gauss_newton(&mut self, mut state: GaussNewton) -> Result<Iteration> {
-        let found = state.advance(&mut Ends(self))?;
+        let found = state.advance(&mut self.ends())?;
         self.iteration += 1;
         self.params.clone_from(&state.best);
         self.gauss_newton = Some(state);

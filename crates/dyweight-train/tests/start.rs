@@ -1,0 +1,114 @@
+//! The best start and the best handcrafted solver: what is chosen, what is fixed, and what a search that was interrupted leaves.
+
+use dyweight_core::Result;
+use dyweight_core::denoiser::Model;
+use dyweight_core::error::Error;
+use dyweight_core::mixture::Mixture;
+use dyweight_core::schedule::Schedule;
+use dyweight_solvers::solver_file::ModelIdentity;
+use dyweight_solvers::spec::{Budget, ScheduleSpec};
+use dyweight_train::handcrafted::settings;
+use dyweight_train::{Files, TeacherGrid, TrainConfig, TrainRecipe, TrainSpec, Trainer};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+fn config(spec: TrainSpec, schedule: ScheduleSpec) -> TrainConfig {
+    let model: Arc<dyn Model> = Arc::new(Mixture::spiral());
+    let loss = spec.loss(|_| Err(Error::Cancelled)).unwrap();
+    let identity = ModelIdentity { name: "spiral".into(), sha256: Some("00".into()) };
+    TrainConfig { schedule, ..TrainConfig::new(model, identity, Budget::Nfe(4), spec, loss) }
+}
+
+fn few() -> TrainSpec {
+    let (recipe, pairs, validation) = (Some(TrainRecipe::Few), Some(32), Some(64));
+    TrainSpec { recipe, pairs, validation, iters: Some(4), ..TrainSpec::default() }
+}
+
+/// What it starts at, and the distance it ends at.
+fn run(trainer: Trainer) -> Result<(String, f64, usize)> {
+    let dataset = trainer.dataset()?;
+    let mut tried = 0;
+    let (trainer, search) = trainer.settled(&dataset, &mut |_| tried += 1)?;
+    assert!(!trainer.is_open());
+    let trained = trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(()))?;
+    let name = search.and_then(|search| search.chosen().map(|start| start.name.clone())).unwrap_or_default();
+    Ok((name, trainer.distance_of(&dataset, &trained)?, tried))
+}
+
+#[test]
+fn the_chosen_start_ends_closer_than_the_usual_one() {
+    let (name, chosen, tried) = run(config(few(), ScheduleSpec::default()).prepare().unwrap()).unwrap();
+    assert!(!name.is_empty() && tried > 20, "{name} {tried}");
+    let usual = TrainSpec { afs: Some(true), order: Some(3), ..few() };
+    let karras = ScheduleSpec { schedule: Some("karras".into()), ..ScheduleSpec::default() };
+    let (name, usual, tried) = run(config(usual, karras).prepare().unwrap()).unwrap();
+    assert!(name.is_empty() && tried == 0);
+    assert!(chosen < 1.1 * usual, "{chosen} against {usual}");
+}
+
+/// What is given is not chosen; all starts have one teacher.
+#[test]
+fn what_is_given_stays() {
+    let given = ScheduleSpec { schedule: Some("logsnr".into()), ..ScheduleSpec::default() };
+    let trainer = config(TrainSpec { order: Some(2), ..few() }, given.clone()).prepare().unwrap();
+    let dataset = trainer.dataset().unwrap();
+    let (trainer, search) = trainer.settled(&dataset, &mut |_| {}).unwrap();
+    let search = search.unwrap();
+    assert_eq!(search.tried.len(), 2);
+    assert!(search.tried.iter().all(|start| start.order == 2 && start.schedule == given));
+    assert_eq!((trainer.plan.resolved.order, &trainer.plan.student.frame.schedule), (Some(2), &Schedule::LogSnr));
+    assert_eq!(trainer.plan.resolved.teacher_schedule, Some(TeacherGrid::Model));
+    let paper = TrainSpec { recipe: Some(TrainRecipe::Paper), pairs: None, ..few() };
+    assert!(!config(paper, ScheduleSpec::default()).prepare().unwrap().is_open());
+}
+
+/// A repeat with the options a run was resolved to ends with the same bits, and searches nothing.
+#[test]
+fn resolved_options_repeat_a_run() {
+    let trainer = config(few(), ScheduleSpec::default()).prepare().unwrap();
+    let dataset = trainer.dataset().unwrap();
+    let (trainer, _) = trainer.settled(&dataset, &mut |_| {}).unwrap();
+    let first = trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    let again = config(trainer.plan.resolved.clone(), trainer.config().schedule.clone()).prepare().unwrap();
+    assert!(!again.is_open());
+    let dataset = again.dataset().unwrap();
+    let second = again.run(&dataset, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    assert_eq!(first.params, second.params);
+}
+
+#[test]
+fn a_search_on_record_is_not_made_again() {
+    let folder = std::env::temp_dir().join(format!("dyweight-start-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let files = Files::beside(&folder.join("solver.json"));
+    let with_files = |resume: bool, spec: TrainSpec| {
+        TrainConfig { files: Some(files.clone()), resume, ..config(spec, ScheduleSpec::default()) }.prepare().unwrap()
+    };
+    let (name, distance, _) = run(with_files(false, few())).unwrap();
+    let (again, same, tried) = run(with_files(true, few())).unwrap();
+    assert_eq!((again, same.to_bits(), tried), (name, distance.to_bits(), 0));
+    // Of another seed, and where the record is no record.
+    std::fs::remove_file(&files.state).unwrap();
+    let (_, _, tried) = run(with_files(true, TrainSpec { seed: Some(7), ..few() })).unwrap();
+    assert!(tried > 0);
+    std::fs::remove_file(&files.state).unwrap();
+    std::fs::write(&files.start, b"{").unwrap();
+    let (_, _, tried) = run(with_files(true, few())).unwrap();
+    assert!(tried > 0);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn the_best_handcrafted_solver_is_searched_for() {
+    let trainer = config(few(), ScheduleSpec::default()).prepare().unwrap();
+    let dataset = trainer.dataset().unwrap();
+    let mut trials = 0;
+    let rival = trainer.best_handcrafted(&dataset, 4, &mut |_| trials += 1).unwrap().unwrap();
+    let all = settings(&Mixture::spiral(), &ScheduleSpec::default());
+    // Two calls a step make four calls without the analytical first step alone.
+    assert!(rival.tried < all.len() && rival.tried > 100 && trials > rival.tried, "{rival:?}");
+    let names: std::collections::BTreeSet<&str> = all.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names.len(), all.len());
+    let trained = trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    assert!(trainer.distance_of(&dataset, &trained).unwrap() < rival.distance);
+}
