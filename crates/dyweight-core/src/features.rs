@@ -53,7 +53,8 @@ impl Share {
     }
 }
 
-/// How samples lie among reference samples, before and after: precision and recall, and how far they are from real images, as a feature network sees it.
+/// How samples lie among reference samples, before and after: precision and recall, and how far they are from real
+/// images, as a feature network sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variety {
     /// Samples that lie among the reference's.

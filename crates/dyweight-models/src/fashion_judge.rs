@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! stem    5×5, stride 2, 1 → 48, ReLU            28×28 → 14×14
-//! fine    x ↦ ReLU(x + 3×3(ReLU(3×3 x)))         48 channels          ──mean over the image──►  48 features
+//! fine    x ↦ ReLU(x + 3×3(ReLU(3×3 x)))         48 channels       ──mean over the image──►  48 features
 //! down    3×3, stride 2, 48 → 96, ReLU           14×14 → 7×7
-//! coarse  as fine                                96 channels          ──mean over the image──►  96 features
+//! coarse  as fine                                96 channels       ──mean over the image──►  96 features
 //! ```
 //!
 //! Its training had batch normalisation, which is folded into the convolutions, and another augmentation than

@@ -16,7 +16,7 @@ const JUDGE: &str = "fashion-judge";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct FeatureSpec {
-    /// `fashion`, `fashion-judge` or `inception`; left out, what fits: Inception where its weights are given, else `fashion`.
+    /// `fashion`, `fashion-judge` or `inception`; left out, Inception where its weights are given, else `fashion`.
     pub features: Option<String>,
     /// Weights of Inception-v3.
     pub inception: Option<PathBuf>,
@@ -37,8 +37,8 @@ impl FeatureSpec {
         }
     }
 
-    /// The map that judges what was trained on this one: the other of the two embedded networks, where they fit the shape; else there is no other,
-    /// and it is this one.
+    /// The map that judges what was trained on this one: the other of the two embedded networks, where they fit the
+    /// shape; else there is no other, and it is this one.
     pub fn judge(&self, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
         let map = embedded(if self.name() == JUDGE { FASHION } else { JUDGE })?;
         if map.shape() == shape { Ok(map) } else { self.build(shape) }

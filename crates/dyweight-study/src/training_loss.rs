@@ -34,7 +34,7 @@ pub fn training_loss(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> 
     })
 }
 
-/// The Fréchet distance to real images, by the features its statistics were made with; another network judges what comes of it.
+/// The Fréchet distance to real images, by the features its statistics were made with. Another network judges.
 fn frechet(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> {
     let name = train.joint.reference.as_deref().unwrap_or(BUILT_IN_REFERENCE);
     let (features, inception) = (train.features.clone(), train.inception.clone());

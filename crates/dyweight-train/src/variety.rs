@@ -5,8 +5,9 @@
 //! how many of the teacher's look like the student's (recall). A share that has fallen by more than twice the standard error of the difference is lost, and then the start
 //! is the result. Both students have the same noise, so what they share drops out of that error.
 //!
-//! It can also be lowered in the eyes of its own features alone. So all of this is seen by those of another network where there is one, and by their distance to the real
-//! images: where it has risen by more than twice its error, the start is the result, too.
+//! It can also be lowered in the eyes of its own features alone. So all of this is seen by those of another network
+//! where there is one, and by their distance to the real images: where it has risen by more than twice its error, the
+//! start is the result, too.
 
 use crate::joint::Joint;
 use crate::targets::{in_parts, unit};

@@ -1,9 +1,11 @@
-"""Inorganic crystals as matrices of 136x3 numbers (elements, lattice, sites): a U-Net of DiffCrysGen 0.1.1 (MIT, arXiv 2510.12329).
+"""Inorganic crystals as matrices of 136x3 numbers (elements, lattice, sites): a U-Net of DiffCrysGen 0.1.1 (MIT).
 
-    pip download --no-deps --no-binary :all: diffcrysgen==0.1.1 && tar xzf diffcrysgen-0.1.1.tar.gz     # the wheel has no weights
+    pip download --no-deps --no-binary :all: diffcrysgen==0.1.1     # the source package: the wheel has no weights
+    tar xzf diffcrysgen-0.1.1.tar.gz
 
-and --folder diffcrysgen-0.1.1. Denoised prediction and noise levels are those of EDM. The network's attention runs over the crystals of a
-batch, so that each depends on the others it is drawn with. Here SET crystals are drawn together and are one sample.
+and --folder diffcrysgen-0.1.1 (arXiv 2510.12329). Denoised prediction and noise levels are those of EDM. The network's
+attention runs over the crystals of a batch, so that each depends on the others it is drawn with. Here SET crystals are
+drawn together and are one sample.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     git clone https://github.com/chookcurry/flow-matching
 
-and --folder flow-matching. The network has a class 10 for "no digit". Guidance 3 asks both in one evaluation; calls are such evaluations.
+and --folder flow-matching. The network has a class 10 for "no digit". Guidance 3 asks both in one evaluation; calls are
+such evaluations.
 
     x_t = t x + (1-t) n,  u = x - n          here sigma = 1 - t,  velocity = n - x
 """
@@ -39,5 +40,6 @@ def load(args: argparse.Namespace) -> Subject:
     model = dyweight.Model(
         velocity, (1, 32, 32), "velocity", (0.0, 1.0), conditions=10, guided=True, bounded=True, name="digits"
     )
-    # Near the data the velocity bends: sixty calls of iPNDM-4 are three times as far from the flow's own result as eighty of iPNDM-3.
+    # Near the data the velocity bends: sixty calls of iPNDM-4 are three times as far from the flow's own result as
+    # eighty of iPNDM-3.
     return Subject(model, lambda x: ((x[:, 0] + 1) / 2).clamp(0, 1).numpy(), teacher="ipndm:3", teacher_nfe=80)

@@ -1,9 +1,10 @@
-"""Drawn faces, 64x64: the U-Net of github.com/wangjia184/diffusion_model (MIT), which its author publishes as a TensorFlow.js graph.
+"""Drawn faces, 64x64: the U-Net of github.com/wangjia184/diffusion_model (MIT), published as a TensorFlow.js graph.
 
     git clone https://github.com/wangjia184/diffusion_model
 
-and --folder diffusion_model/docs/64x64_cosin_300. Noise prediction, cosine schedule, 300 timesteps, 63 million weights in eight bits.
-Layers are numbered in the order they were made in, and so are the modules here: that is how each finds its weights.
+and --folder diffusion_model/docs/64x64_cosin_300. Noise prediction, cosine schedule, 300 timesteps, 63 million weights
+in eight bits. Layers are numbered in the order they were made in, and so are the modules here: that is how each finds
+its weights.
 """
 
 from __future__ import annotations
@@ -157,7 +158,9 @@ def fill(net: UNet, layers: dict[str, list[dict[str, torch.Tensor]]]) -> UNet:
     for kind, name in KINDS.items():
         modules = [module for module in net.modules() if type(module) is kind]
         if len(modules) != len(layers[name]):
-            raise SystemExit(f"error: {len(layers[name])} layers '{name}' in the graph, where the network has {len(modules)}")
+            raise SystemExit(
+                f"error: {len(layers[name])} layers '{name}' in the graph, where the network has {len(modules)}"
+            )
         for module, own in zip(modules, layers[name]):
             order = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}[own["weight"].ndim]
             module.weight.data.copy_(own["weight"].permute(order))
@@ -166,7 +169,9 @@ def fill(net: UNet, layers: dict[str, list[dict[str, torch.Tensor]]]) -> UNet:
 
 
 def load(args: argparse.Namespace) -> Subject:
-    folder = required_folder(args, "docs/64x64_cosin_300 of a checkout of github.com/wangjia184/diffusion_model", "model.json")
+    folder = required_folder(
+        args, "docs/64x64_cosin_300 of a checkout of github.com/wangjia184/diffusion_model", "model.json"
+    )
     net = fill(UNet(), numbered(folder))
 
     def kept(t: float) -> float:

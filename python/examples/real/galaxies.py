@@ -1,10 +1,11 @@
-"""Galaxies of the Hyper Suprime-Cam survey, 32x32 and 64x64: score networks of the package galaxygrad 0.2.1 (Sampson et al., arXiv 2401.07313).
+"""Galaxies of the Hyper Suprime-Cam survey, 32x32 and 64x64: score networks of the package galaxygrad 0.2.1.
 
     pip install --no-deps galaxygrad==0.2.1
 
-The package computes with JAX; only its files of weights are used here. It states no licence: measure with it, do not redistribute it.
+Sampson et al., arXiv 2401.07313. The package computes with JAX; only its files of weights are used here. It states no
+licence: measure with it, do not redistribute it.
 
-    y = e^(-t/2) x + sqrt(1 - e^(-t)) n,  t in (0, 10]          sigma = sqrt(e^t - 1)          score = -n/sqrt(1 - e^(-t))
+    y = e^(-t/2) x + sqrt(1 - e^(-t)) n,  t in (0, 10]       sigma = sqrt(e^t - 1)       score = -n/sqrt(1 - e^(-t))
     pixels = e^(0.1 x) - 1
 """
 
@@ -83,7 +84,7 @@ def load(args: argparse.Namespace, size: int) -> Subject:
 
 
 def show(samples: torch.Tensor) -> np.ndarray:
-    """Each galaxy on its own scale of brightness, which has a root: their arms are a hundred times fainter than their cores."""
+    """Each galaxy on its own scale, the root of its light: arms are a hundred times fainter than cores."""
     light = torch.expm1(0.1 * samples[:, 0].double()).clamp(min=0)
     brightest = light.flatten(1).quantile(0.999, 1)[:, None, None].clamp(min=1e-9)
     return torch.sqrt((light / brightest).clamp(max=1)).numpy()

@@ -1,9 +1,10 @@
-"""Electric load of a day, hour by hour, given month, weekday and weather: a transformer of the package enerdatasynth 0.8.4 (MIT).
+"""Electric load of a day, hour by hour, given month, weekday and weather: a transformer of enerdatasynth 0.8.4 (MIT).
 
     pip install --no-deps enerdatasynth==0.8.4
 
-Noise prediction, linear betas, 1000 timesteps; the package itself samples with all of them. Twelve months times seven weekdays are 84
-conditions here, each at temperatures that are usual for the month. Only the package's files are used: what it imports is not needed.
+Noise prediction, linear betas, 1000 timesteps; the package itself samples with all of them. Twelve months times seven
+weekdays are 84 conditions here, each at temperatures that are usual for the month. Only the package's files are used:
+what it imports is not needed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def condition(month: int, weekday: int, scales: dict) -> torch.Tensor:
     """One of 12 months, one of 7 weekdays, no holiday, scaled temperatures, a usual spread of the load."""
     row, warm = torch.zeros(CONDITION), -math.cos(2 * math.pi * month / 12)  # from January to July
     row[month], row[12 + weekday] = 1.0, 1.0
-    for place, fahrenheit, mean, scale in zip((20, 21), (64.6 + 23 * warm, 49.4 + 21 * warm), scales["mean_"], scales["scale_"]):
+    for place, fahrenheit, mean, scale in zip(
+        (20, 21), (64.6 + 23 * warm, 49.4 + 21 * warm), scales["mean_"], scales["scale_"]
+    ):
         row[place] = (fahrenheit - mean) / scale
     return row
 
@@ -51,7 +54,9 @@ def load(args: argparse.Namespace) -> Subject:
     bundled = package_folder("enerdatasynth", "pip install --no-deps enerdatasynth==0.8.4") / "_bundled"
     scales = json.loads((bundled / "processed/pjm_load/metadata.json").read_text())
     net = Transformer()
-    net.load_state_dict(torch.load(bundled / "checkpoints/pjm_load" / RUN / "best.pt", map_location="cpu", weights_only=True))
+    net.load_state_dict(
+        torch.load(bundled / "checkpoints/pjm_load" / RUN / "best.pt", map_location="cpu", weights_only=True)
+    )
     net.eval().requires_grad_(False)
     # The encoder's fast path for inference rounds differently from the one that has a gradient.
     torch.backends.mha.set_fastpath_enabled(False)
@@ -62,8 +67,8 @@ def load(args: argparse.Namespace) -> Subject:
     kept = torch.cumprod(1 - torch.linspace(1e-4, 0.02, STEPS, dtype=torch.float64), 0)
     sigmas = ((1 - kept) / kept).sqrt().tolist()
     days = [condition(month, weekday, scales["temp_scaler"]) for month in range(12) for weekday in range(7)]
-    # From level 157, where the table ends, one noise in 150 runs far away: the package cuts every state at 3. From level 10, eighty times the
-    # spread of the data, none does.
+    # From level 157, where the table ends, one noise in 150 runs far away: the package cuts every state at 3. From
+    # level 10, eighty times the spread of the data, none does.
     model = dyweight.Model(noise, (HOURS,), "eps", (sigmas[0], 10.0), sigmas, conditions=days, name="load-curves")
     low, high = (torch.tensor(scales["load_scaler"][name]) for name in ("data_min_", "data_max_"))
     return Subject(model, lambda x: ((low + x * (high - low)) / 1000).numpy(), curves=True, batch=64)

@@ -11,7 +11,8 @@ from subject import Subject
 
 import dyweight
 
-# Student's t at 97.5 % over the normal distribution's, for 1, 2, 3, ... degrees of freedom: few trainings say little of their spread.
+# Student's t at 97.5 % over the normal distribution's, for 1, 2, 3, ... degrees of freedom: few trainings say little
+# of their spread.
 WIDER = (6.48, 2.20, 1.62, 1.42, 1.31, 1.25, 1.21, 1.18, 1.15)
 
 
@@ -83,7 +84,7 @@ class Gain:
         base = math.sqrt(rival.mean())
         ratios = [math.sqrt(own.mean()) / base for own in learned]
         ratio = float(np.mean(ratios))
-        # What a sample does to ln(a/b) is half the difference of what it does to both mean squares; samples are common, so this is paired.
+        # What a sample does to ln(a/b) is half the difference of what it does to both mean squares. Samples are common.
         effects = [0.5 * (own / own.mean() - rival / rival.mean()) for own in learned]
         error = ratio * float(np.mean([e.std(ddof=1) / math.sqrt(len(e)) for e in effects]))
         count = len(ratios)

@@ -3,9 +3,9 @@
     python python/examples/real/run.py galaxies64 --calls 3,5,8
     python python/examples/real/run.py digits --folder flow-matching --calls 5 --train iters=75 --train pairs=64
 
-Prints a table: root mean squared distance to the teacher's result on noise that nothing was learned or chosen on. Its first error is one
-standard error over samples, its second over trainings. --out keeps solvers, numbers and pictures, and a run that was interrupted goes on there.
-Where each model comes from is said at the head of its file.
+Prints a table: root mean squared distance to the teacher's result on noise that nothing was learned or chosen on. Its
+first error is one standard error over samples, its second over trainings. --out keeps solvers, numbers and pictures, and
+a run that was interrupted goes on there. Where each model comes from is said at the head of its file.
 """
 
 from __future__ import annotations
@@ -104,14 +104,16 @@ class Run:
         cost = path.with_suffix(".cost.json")
         if not cost.exists():
             before, begun = self.counted.calls, time.perf_counter()
-            dyweight.train(self.subject.model, calls, out=path, seed=training, overwrite=True, progress=False, **self.options)
+            dyweight.train(
+                self.subject.model, calls, out=path, seed=training, overwrite=True, progress=False, **self.options
+            )
             spent = {"calls": self.counted.calls - before, "minutes": (time.perf_counter() - begun) / 60}
             cost.write_text(json.dumps(spent))
         solver, spent = dyweight.Solver.load(path), json.loads(cost.read_text())
         ends = self.kept(f"ends-nfe{calls}-{training}", lambda: sampled(self.subject, solver, fresh))
         return Learned(solver, squares(ends, fresh), spent["calls"], spent["minutes"])
 
-    def row(self, calls: int, fresh: Truth) -> dict[str, Any]:
+    def row(self, calls: int, fresh: Truth) -> None:
         setting, tried = self.rival(calls)
         rival_ends = self.kept(f"ends-nfe{calls}-handcrafted", lambda: setting.ends(self.subject, calls, fresh))
         rival = squares(rival_ends, fresh)
@@ -119,7 +121,7 @@ class Run:
         ends = self.kept(f"ends-nfe{calls}-0", lambda: sampled(self.subject, trainings[0].solver, fresh))
         draw(self.subject, fresh.ends, rival_ends, ends, self.args.out / f"nfe{calls}.png")
         own = [training.squares for training in trainings]
-        facts = trainings[0].solver.record
+        records = [training.solver.record for training in trainings]
         row = {
             "calls": calls,
             "handcrafted": str(setting),
@@ -127,37 +129,45 @@ class Run:
             "handcrafted_distance": Distance.of([rival]),
             "learned_distance": Distance.of(own),
             "gain": Gain.of(own, rival),
-            "afs": [training.solver.record["afs"] for training in trainings],
+            "starts": [start(record) for record in records],
             "training_calls": float(np.mean([training.calls for training in trainings])),
             "minutes": float(np.mean([training.minutes for training in trainings])),
-            "order": facts["body"].get("order"),
         }
         self.say(line(row))
-        return row
+        facts = {"model": self.args.model, "options": self.options, "arguments": vars(self.args), **row}
+        (self.args.out / f"nfe{calls}.json").write_text(json.dumps(facts, default=plain, indent=1))
 
     def table(self) -> None:
         fresh = self.truth(FRESH, self.args.fresh)
         self.say(
-            f"{self.args.model}: teacher {self.subject.teacher} with {self.subject.teacher_nfe} calls, {self.args.fresh} fresh seeds,"
-            f" {self.args.trainings} trainings, handcrafted settings searched on {self.args.search_pairs} pairs"
+            f"{self.args.model}: teacher {self.subject.teacher} with {self.subject.teacher_nfe} calls,"
+            f" {self.args.fresh} fresh seeds, {self.args.trainings} trainings,"
+            f" handcrafted settings searched on {self.args.search_pairs} pairs"
         )
         for text in HEAD:
             self.say(text)
-        rows = [self.row(calls, fresh) for calls in self.args.calls]
-        facts = {"model": self.args.model, "options": self.options, "rows": rows, "arguments": vars(self.args)}
-        (self.args.out / "results.json").write_text(json.dumps(facts, default=plain, indent=1))
+        for calls in self.args.calls:
+            self.row(calls, fresh)
+
+
+def start(record: dict[str, Any]) -> str:
+    """Where a training began."""
+    schedule = record["schedule"]
+    number = schedule.get("rho", schedule.get("shift"))
+    grid = schedule["kind"] + ("" if number is None else f" {number:g}")
+    return f"{grid}, order {record['body'].get('order')}" + (", AFS" if record["afs"] else "")
 
 
 HEAD = (
-    "| calls | best handcrafted of N settings | its distance | learned | learned against it | calls of a training | minutes |",
+    "| calls | best handcrafted of N | its distance | learned | learned against it | calls of a training | minutes |",
     "|---|---|---|---|---|---|---|",
 )
 
 
 def line(row: dict[str, Any]) -> str:
     cells = [
-        row["calls"], f"{row['handcrafted']} ({row['settings']})", row["handcrafted_distance"], f"**{row['learned_distance']}**",
-        row["gain"], f"{row['training_calls']:,.0f}", f"{row['minutes']:.1f}",
+        row["calls"], f"{row['handcrafted']} ({row['settings']})", row["handcrafted_distance"],
+        f"**{row['learned_distance']}**", row["gain"], f"{row['training_calls']:,.0f}", f"{row['minutes']:.1f}",
     ]  # fmt: skip
     return "| " + " | ".join(map(str, cells)) + " |"
 
@@ -183,9 +193,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="where the model lies, for those that no package brings")
     parser.add_argument("--calls", default="3,5,8", help="network calls of a sample, one solver for each [3,5,8]")
     parser.add_argument("--trainings", type=int, default=3, help="trainings, each on pairs of its own [3]")
-    parser.add_argument("--fresh", type=int, help="samples to judge by, on seeds from 5000000 [200, fewer of slow models]")
-    parser.add_argument("--search-pairs", type=int, help="pairs the handcrafted settings are chosen on [32, fewer of slow models]")
-    parser.add_argument("--train", action="append", default=[], metavar="NAME=VALUE", help="an option of dyweight.train")
+    parser.add_argument(
+        "--fresh", type=int, help="samples to judge by, on seeds from 5000000 [200, fewer of slow models]"
+    )
+    parser.add_argument(
+        "--search-pairs", type=int, help="pairs the handcrafted settings are chosen on [32, fewer of slow models]"
+    )
+    parser.add_argument(
+        "--train", action="append", default=[], metavar="NAME=VALUE", help="an option of dyweight.train"
+    )
     parser.add_argument("--threads", type=int, default=2, help="threads of PyTorch [2]")
     parser.add_argument("--out", type=Path, help="folder for what is found [real-MODEL]")
     args = parser.parse_args()

@@ -1,6 +1,7 @@
 """The best handcrafted solver: every method, order, grid and start of a list, tried on pairs of their own.
 
-All settings see a few pairs, the best of them more, and the best of these all. A setting that cannot make the calls, or diverges, drops out.
+All settings see a few pairs, the best of them more, and the best of these all. A setting that cannot make the calls, or
+diverges, drops out.
 """
 
 from __future__ import annotations
@@ -22,8 +23,22 @@ GRIDS: tuple[dict[str, Any], ...] = (
     {"schedule": "karras", "rho": 7.0}, {"schedule": "karras", "rho": 5.0}, {"schedule": "karras", "rho": 3.0},
     {"schedule": "logsnr"}, {"schedule": "time-uniform", "rho": 1.0}, {"schedule": "time-uniform", "rho": 2.0},
 )  # fmt: skip
-FLOW_METHODS = ("ddim", "heun", "ipndm:2", "ipndm:3", "ipndm:4", "ipndm-v:2", "ipndm-v:3", "dpmpp:2", "dpmpp:3", "unipc:2", "unipc:3")
-FLOW_GRIDS: tuple[dict[str, Any], ...] = tuple({"schedule": "flow", "shift": shift} for shift in (0.5, 1.0, 1.5, 2.0, 3.0, 5.0))
+FLOW_METHODS = (
+    "ddim",
+    "heun",
+    "ipndm:2",
+    "ipndm:3",
+    "ipndm:4",
+    "ipndm-v:2",
+    "ipndm-v:3",
+    "dpmpp:2",
+    "dpmpp:3",
+    "unipc:2",
+    "unipc:3",
+)
+FLOW_GRIDS: tuple[dict[str, Any], ...] = tuple(
+    {"schedule": "flow", "shift": shift} for shift in (0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
+)
 # Pairs that all settings see, and how many settings see more: a sixth of them twice as many, a twentieth all.
 ROUNDS = ((0.25, 1.0), (0.5, 1 / 6), (1.0, 1 / 20))
 

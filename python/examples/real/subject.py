@@ -16,8 +16,9 @@ import dyweight
 class Subject:
     """A model somebody else trained.
 
-    `show` turns samples into what `pictures.py` draws: images in 0..1, `[n, h, w]` or `[n, h, w, 3]`, or with `curves` lines `[n, points]`.
-    `fresh` samples judge unless told otherwise, and `search_pairs` choose the handcrafted setting. `settings` are further options of `dyweight.train`.
+    `show` turns samples into what `pictures.py` draws: images in 0..1, `[n, h, w]` or `[n, h, w, 3]`, or with `curves`
+    lines `[n, points]`. `fresh` samples judge unless told otherwise, and `search_pairs` choose the handcrafted setting.
+    `settings` are further options of `dyweight.train`.
     """
 
     model: dyweight.Model
