@@ -152,18 +152,20 @@ impl Watch for BenchmarkShow {
     }
 }
 
-/// Runs what is missing, or reads what there is. None where another process makes the report.
+/// Runs what is missing, or reads what there is; first of all the search for the settings of rows that leave them open. None where another
+/// process makes the report.
 pub fn results(
-    experiment: &Experiment,
+    experiment: Experiment,
     out: &Path,
     args: &OutputArgs,
     comm: &Arc<dyn Comm>,
-) -> Result<Option<Results>> {
+) -> Result<Option<(Experiment, Results)>> {
     if args.render_only && !comm.is_root() {
         return Ok(None);
     }
     if args.render_only {
-        return read(experiment, out).map(Some);
+        let experiment = experiment.searched(&mut |search, folder| read(search, &out.join(folder)))?;
+        return read(&experiment, out).map(|results| Some((experiment, results)));
     }
     if args.dry_run {
         return if comm.is_root() { dry_run(experiment, out, args, comm).map(|()| None) } else { Ok(None) };
@@ -171,7 +173,12 @@ pub fn results(
     // Ctrl-C is heard from here on.
     ui::stop_requested();
     let mut show = BenchmarkShow::new();
-    let results = run(experiment, out, comm, &mut show);
+    let all = || {
+        let experiment = experiment.searched(&mut |search, folder| run(search, &out.join(folder), comm, &mut show))?;
+        let results = run(&experiment, out, comm, &mut show)?;
+        Ok((experiment, results))
+    };
+    let results = all();
     show.progress.finish();
     if let Err(Error::Cancelled) = results {
         ui::say("stopped; the same command goes on from here");
@@ -180,8 +187,10 @@ pub fn results(
 }
 
 /// Says what would be done.
-fn dry_run(experiment: &Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dyn Comm>) -> Result<()> {
-    let results = if out.join(journal::FILE).exists() { read(experiment, out)? } else { Results::none(out) };
+fn dry_run(experiment: Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dyn Comm>) -> Result<()> {
+    let (searching, is_open) = (experiment.search_work()?, experiment.is_open());
+    let experiment = experiment.unsearched()?;
+    let results = if out.join(journal::FILE).exists() { read(&experiment, out)? } else { Results::none(out) };
     let forecast = experiment.forecast(&results, out, comm)?;
     let (count, known) = (forecast.entries, experiment.entries.len() - forecast.entries);
     let mut what = format!("judge {count} entries on {} samples each", experiment.judging.seeds.len());
@@ -191,16 +200,21 @@ fn dry_run(experiment: &Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dy
     if known > 0 {
         what += &format!("; {known} are on record");
     }
+    if is_open {
+        what += &format!("; settings of handcrafted solvers are chosen on {} other seeds", experiment.search.len());
+    }
     let mut seconds = 0.0;
     for (index, subject) in experiment.subjects.iter().enumerate() {
         // What is learned or judged on this one.
-        let own = |entry: &&Entry| entry.subject == index && results.score(experiment, entry).is_none();
+        let own = |entry: &&Entry| entry.subject == index && results.score(&experiment, entry).is_none();
         let judged = experiment.entries.iter().filter(own).map(|e| e.nfe * experiment.judging.seeds.len()).sum();
         let judged = Work { calls: judged, gradients: 0 } + forecast.teachers.get(&index).copied().unwrap_or_default();
         let training_records =
             experiment.lessons_on(index).into_iter().filter_map(|key| forecast.training_records.get(&key));
         let learned = training_records.fold(Work::default(), |sum, work| sum + *work);
         let condition = |range: Range<usize>| Ok(experiment.judging.pairs(subject).condition(range));
+        // All that is searched for is searched on the first.
+        let judged = judged + if index == 0 { searching } else { Work::default() };
         for (work, batch) in [(judged, experiment.judging.batch), (learned, forecast.lesson_batch)] {
             if work != Work::default() {
                 seconds += Pace::of(&subject.model, &condition, batch)?.seconds(work)?;
@@ -208,7 +222,7 @@ fn dry_run(experiment: &Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dy
         }
     }
     let writes = vec![format!("{}: records, solvers, pictures, report.html, report.md", shown(out))];
-    crate::dry_run::Forecast { what, work: forecast.all(), seconds, writes, known: None }.print(args.json);
+    crate::dry_run::Forecast { what, work: forecast.all() + searching, seconds, writes, known: None }.print(args.json);
     Ok(())
 }
 

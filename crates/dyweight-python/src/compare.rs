@@ -23,7 +23,8 @@ struct Request {
     files: Vec<String>,
     nfe: Vec<usize>,
     schedule: ScheduleSpec,
-    afs: bool,
+    search: bool,
+    afs: Option<bool>,
     skip_impossible: bool,
     condition: Option<usize>,
     guidance: Option<f64>,
@@ -102,6 +103,7 @@ fn compared(
         files: request.files,
         budgets: request.nfe,
         schedule: request.schedule,
+        search: request.search,
         afs: request.afs,
         skip_impossible: request.skip_impossible,
         train: None,
@@ -116,8 +118,10 @@ fn compared(
         reference: None,
         scorers: Vec::new(),
         batch: request.batch.max(1),
+        pictures: true,
     };
-    let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };
+    let experiment = Experiment::new("compare", vec![subject], entries, judging)?;
+    let experiment = experiment.searched(&mut |search, folder| run(search, &request.out.join(folder), comm, watch))?;
     let results = run(&experiment, &request.out, comm, watch)?;
     if !comm.is_root() {
         return Ok(None);
@@ -130,7 +134,7 @@ fn compared(
     let cell = |row: &str, column: &str| -> Option<Value> {
         let (entry, score) = (view.entry(row, column)?, view.score(row, column)?);
         Some(json!({
-            "solver": row, "nfe": entry.nfe, "failed": score.failed, "learned": view.is_learned(row),
+            "solver": row, "setting": entry.chosen.as_ref().map(|chosen| &chosen.term), "nfe": entry.nfe, "failed": score.failed, "learned": view.is_learned(row),
             "rmse": score.rmse.as_ref().map(|e| e.value), "error": score.rmse.as_ref().map(|e| e.error),
             "psnr": score.psnr.as_ref().map(|e| e.value),
         }))

@@ -99,8 +99,7 @@ impl Request {
 
     fn handcrafted(&self, model: &PythonModel, term: &Term) -> Result<Ready> {
         let solver = term.solver.build(model.is_bounded())?;
-        let named = ScheduleSpec { schedule: term.schedule.clone(), ..self.schedule.clone() };
-        let spec = if term.schedule.is_some() { &named } else { &self.schedule };
+        let spec = term.grid(&self.schedule);
         let (prediction, afs) = (model.prediction(), term.afs.unwrap_or(self.afs));
         let schedule = spec.build(prediction)?;
         let range = spec.range(&schedule, model.sigma_range());

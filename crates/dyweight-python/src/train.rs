@@ -191,8 +191,6 @@ impl<'j> Job<'j> {
         let conflict = |problem: String, hint: &str| Err(Error::Conflict { problem, hint: hint.into() });
         match (self.request.resume, state.exists()) {
             _ if self.request.overwrite => Ok(()),
-            // Whose state it is shows when the start is chosen, as it was before.
-            (true, true) if self.trainer.is_open() => Ok(()),
             (true, true) => self.trainer.check_state(&state),
             (false, true) => conflict(
                 format!("{} holds an interrupted run", shown(&state)),
@@ -229,7 +227,8 @@ impl<'j> Job<'j> {
             atomic::write(&beside(out, "config.json"), self.config.as_bytes())?;
         }
         let dataset = self.trainer.dataset()?;
-        let (trainer, _) = self.trainer.config().clone().prepare()?.settled(&dataset, &mut |_| {})?;
+        let settled = self.trainer.settled(&dataset, &mut |_| {})?;
+        let trainer = settled.as_ref().map_or(&self.trainer, |(trainer, _)| trainer);
         let mut noted = trace.as_ref().map(|_| trainer.begin(&dataset)).transpose()?.map(|r| Trace::start(&r));
         let trained = trainer.run(&dataset, &mut |iteration, run| {
             if let Some(noted) = &mut noted {

@@ -1,6 +1,7 @@
 //! A comparison of whatever is named: handcrafted solvers, solver files, presets.
 
 use super::benchmark::{Candidate, Entry, Measure, Repeat, Style, Subject, Term, View};
+use super::paper::FAMILIES;
 use dyweight_core::error::{Error, Result};
 use dyweight_metrics::Estimate;
 use dyweight_report::html::Page;
@@ -10,8 +11,10 @@ use std::path::Path;
 
 /// What takes part.
 pub struct Field {
-    /// Handcrafted solvers, as written.
+    /// Handcrafted solvers, as written; all of them if none are named.
     pub solvers: Vec<String>,
+    /// Whether these choose what they leave open: order, grid, analytical first step.
+    pub search: bool,
     /// Solver files and presets.
     pub files: Vec<String>,
     /// Network calls; those of the files if empty.
@@ -19,7 +22,7 @@ pub struct Field {
     /// The grid of solvers that name none.
     pub schedule: ScheduleSpec,
     /// The analytical first step of solvers that say nothing.
-    pub afs: bool,
+    pub afs: Option<bool>,
     /// Counts calls that could be made side by side once.
     pub once: bool,
     /// Leave out solvers at budgets they cannot make, instead of refusing.
@@ -54,12 +57,13 @@ impl Field {
             });
         }
         let mut entries = Vec::new();
-        for text in &self.solvers {
-            let term = Term::parse(text)?;
+        for (row, term) in self.terms()? {
+            // What nobody asked for by name may be left out where it cannot be.
+            let may_be_left_out = self.skip_impossible || self.solvers.is_empty();
             for nfe in &budgets {
-                let entry = Entry::new(text.trim(), *nfe, term.candidate(&self.schedule, self.afs));
+                let entry = Entry::new(&*row, *nfe, self.candidate(&term));
                 match entry.possible_on(subject) {
-                    Err(Error::NoSuchBudget { .. }) if self.skip_impossible => {}
+                    Err(Error::NoSuchBudget { .. }) if may_be_left_out => {}
                     Err(error) => return Err(error),
                     Ok(()) => entries.push(entry),
                 }
@@ -88,6 +92,22 @@ impl Field {
         // Column by column, so that an interrupted comparison already compares something.
         entries.sort_by_key(|e| e.nfe);
         Ok(entries)
+    }
+
+    /// The handcrafted rows.
+    fn terms(&self) -> Result<Vec<(String, Term)>> {
+        if self.solvers.is_empty() {
+            let families = FAMILIES.iter().filter(|_| self.search);
+            return families.map(|(row, method)| Ok((row.to_string(), Term::parse(method)?))).collect();
+        }
+        self.solvers.iter().map(|text| Ok((text.trim().to_string(), Term::parse(text)?))).collect()
+    }
+
+    fn candidate(&self, term: &Term) -> Candidate {
+        match self.search {
+            true => term.open(&self.schedule, self.afs),
+            false => term.candidate(&self.schedule, self.afs.unwrap_or(false)),
+        }
     }
 }
 

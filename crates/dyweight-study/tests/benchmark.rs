@@ -195,9 +195,10 @@ fn experiment(model: Arc<LoadedModel>, samples: usize, batch: usize) -> Experime
         reference: None,
         scorers: Vec::new(),
         batch,
+        pictures: true,
     };
     let entries = vec![Entry::new("Euler", 6, who)];
-    Experiment { name: "test".into(), subjects: vec![Subject::new(model)], entries, judging }
+    Experiment::new("test", vec![Subject::new(model)], entries, judging).unwrap()
 }
 
 /// Runs an experiment in so many processes of so many threads; the results of rank 0.

@@ -2,31 +2,34 @@
 //!
 //! The best untrained solver is not the best start: what training makes of one shows after an iteration or two. So all starts are tried as they are,
 //! the best of them are trained by one iteration of Gauss–Newton, the best of those by another, and so on. The first half of a few training pairs
-//! makes the equations, the other half judges. Validation pairs have no say: they judge the training that follows, which begins anew at the start
+//! makes the equations, the other half judges. The usual start is never dropped on the way, and gives way in the end only to one that is clearly
+//! closer: some starts are quicker without ending closer, and so few pairs tell no small difference. Validation pairs have no say: they judge the training that follows, which begins anew at the start
 //! that was chosen.
 //!
 //! A learned solver's times follow from its weights' sums, so the grid is no freedom that training lacks: it decides where training begins, and with that in
 //! which valley it ends.
 
 use crate::gauss_newton::{GaussNewton, LADDER, Options};
-use crate::grids::{TriedGrid, grids};
 use crate::recipe::Recipe;
 use crate::spec::{TeacherGrid, TrainSpec};
 use crate::trainer::{Dataset, TrainConfig, Trainer};
 use crate::training::Training;
 use dyweight_core::error::Result;
 use dyweight_files::{atomic, read_file};
+use dyweight_solvers::spec::handcrafted::grids;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// How many starts are trained by another iteration, round by round.
-const ROUNDS: [usize; 3] = [6, 3, 2];
+const ROUNDS: [usize; 3] = [5, 3, 2];
 /// Pairs that are looked at; of a model whose calls cost nothing [`LIGHT`] times as many.
 const PAIRS: usize = 16;
 const LIGHT: usize = 16;
-/// Windows that are tried.
-const ORDERS: [usize; 3] = [2, 3, 4];
+/// Windows that are tried: longer ones have more parameters than few pairs can tell.
+const ORDERS: [usize; 2] = [3, 2];
+/// Another start takes the place of the usual one if it ends at less than this share of its distance.
+const CLEARLY: f64 = 0.85;
 /// A record of so many bytes is none.
 const LARGEST: u64 = 1 << 20;
 
@@ -41,6 +44,8 @@ pub struct TriedStart {
     pub order: usize,
     /// The rule of the grid.
     pub schedule: ScheduleSpec,
+    /// True for the start of a training that chooses none.
+    pub usual: bool,
     /// Root mean squared difference to the teacher, untrained; none where it diverges.
     pub untrained: Option<f64>,
     /// The same after so many iterations.
@@ -94,28 +99,39 @@ impl Trainer {
         self.config().is_open()
     }
 
-    /// The same training from the start that promises most, and the search that chose it; itself where nothing is left to choose. A search that is on
-    /// record is not made again. `watch` is told before each trial how many there are at most. Every process must call it.
-    pub fn settled(self, dataset: &Dataset, watch: &mut dyn FnMut(usize)) -> Result<(Self, Option<StartSearch>)> {
+    /// The same training from the start that promises most, and the search that chose it; none where nothing is left to choose. A search that is on
+    /// record is not made again. `watch` is told before each trial how many there are. Every process must call it.
+    pub fn settled(&self, dataset: &Dataset, watch: &mut dyn FnMut(usize)) -> Result<Option<(Self, StartSearch)>> {
         if !self.is_open() {
-            return Ok((self, None));
+            return Ok(None);
         }
         let search = match self.on_record()? {
             Some(known) => known,
             None => self.search(dataset, watch)?,
         };
-        let Some(chosen) = search.chosen() else { return Ok((self, None)) };
-        let config = self.config().starting_at(chosen.afs, chosen.order, &chosen.schedule);
-        Ok((config.prepare()?, Some(search)))
+        let settled = search.chosen().map(|chosen| self.starting_at(chosen)).transpose()?;
+        Ok(settled.map(|trainer| (trainer, search)))
+    }
+
+    /// The same run from a start: what it is follows from the options that were given.
+    fn starting_at(&self, start: &TriedStart) -> Result<Self> {
+        let config = self.config().starting_at(start.afs, start.order, &start.schedule);
+        Ok(config.prepare()?.known_as(self.identity()))
     }
 
     /// The search of an interrupted run of this very training.
     fn on_record(&self) -> Result<Option<StartSearch>> {
         let config = self.config();
         let Some(files) = config.files.as_ref().filter(|_| config.can_resume()) else { return Ok(None) };
-        let read = || Ok(StartSearch::read(&files.start, self.identity()));
-        let text = config.comm.broadcast(|| read().map(|found| found.and_then(|f| serde_json::to_string(&f).ok())))?;
+        let read = || StartSearch::read(&files.start, self.identity());
+        let text = config.comm.broadcast(|| Ok(read().and_then(|found| serde_json::to_string(&found).ok())))?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// The training whose state an interrupted run has left, as far as one process sees it.
+    pub(crate) fn of_record(&self) -> Result<Option<Self>> {
+        let record = self.config().files.as_ref().and_then(|files| StartSearch::read(&files.start, self.identity()));
+        record.as_ref().and_then(StartSearch::chosen).map(|chosen| self.starting_at(chosen)).transpose()
     }
 
     fn search(&self, dataset: &Dataset, watch: &mut dyn FnMut(usize)) -> Result<StartSearch> {
@@ -128,14 +144,14 @@ impl Trainer {
         }
         let mut dropped = Vec::new();
         for most in ROUNDS {
-            candidates.sort_by(|a, b| a.loss().total_cmp(&b.loss()));
+            candidates.sort_by(Candidate::by_loss);
             dropped.splice(0..0, candidates.drain(most.min(candidates.len())..).map(|candidate| candidate.start));
             for candidate in &mut candidates {
                 watch(all);
                 candidate.train(fitted, judged)?;
             }
         }
-        candidates.sort_by(|a, b| a.loss().total_cmp(&b.loss()));
+        candidates.sort_by(|a, b| a.final_loss().total_cmp(&b.final_loss()));
         let tried = candidates.into_iter().map(|candidate| candidate.start).chain(dropped).collect();
         let search = StartSearch { identity: self.identity().into(), tried };
         if let Some(files) = self.config().files.as_ref().filter(|_| self.config().comm.is_root()) {
@@ -169,18 +185,19 @@ impl Trainer {
         let config = self.config();
         let first_steps = match (config.spec.afs, config.budget) {
             (Some(given), _) => vec![given],
-            (None, Budget::Nfe(_)) => vec![true, false],
+            (None, Budget::Nfe(_)) => vec![self.plan.student.frame.afs, !self.plan.student.frame.afs],
             // Without a number of calls it would change what is compared.
             (None, Budget::Steps(_)) => vec![self.plan.student.frame.afs],
         };
         let mut found: Vec<(TriedStart, Self)> = Vec::new();
-        for grid in grids(&*config.model, &config.schedule) {
+        for grid in grids(config.model.prediction(), &config.schedule) {
             for afs in &first_steps {
                 for order in config.spec.order.map_or(ORDERS.to_vec(), |given| vec![given]) {
-                    let Ok(trainer) = config.starting_at(*afs, order, &grid.schedule).prepare() else { continue };
+                    let Ok(trainer) = config.starting_at(*afs, order, &grid).prepare() else { continue };
                     // A window longer than the grid is that of the grid.
                     if trainer.plan.window == order || found.is_empty() || config.spec.order.is_some() {
-                        found.push((TriedStart::new(&grid, *afs, order), trainer));
+                        let usual = found.is_empty();
+                        found.push((TriedStart { usual, ..TriedStart::new(&grid, *afs, order) }, trainer));
                     }
                 }
             }
@@ -207,13 +224,8 @@ impl Trainer {
 }
 
 impl TrainConfig {
-    /// True if something of the start is left to choose: never of a run whose options are all resolved.
     fn is_open(&self) -> bool {
-        let spec = &self.spec;
-        let left = spec.afs.is_none() && matches!(self.budget, Budget::Nfe(_))
-            || spec.order.is_none()
-            || !crate::grids::is_fixed(&self.schedule);
-        left && spec.chooses_start()
+        self.spec.is_open(self.budget, &self.schedule)
     }
 
     fn starting_at(&self, afs: bool, order: usize, schedule: &ScheduleSpec) -> Self {
@@ -224,10 +236,10 @@ impl TrainConfig {
 }
 
 impl TriedStart {
-    fn new(grid: &TriedGrid, afs: bool, order: usize) -> Self {
+    fn new(grid: &ScheduleSpec, afs: bool, order: usize) -> Self {
         let first = if afs { ", analytical first step" } else { "" };
-        let (name, schedule) = (format!("{}, order {order}{first}", grid.name), grid.schedule.clone());
-        Self { name, afs, order, schedule, untrained: None, trained: None, iterations: 0 }
+        let name = format!("{}, order {order}{first}", grid.term().unwrap_or_else(|| "own grid".into()));
+        Self { name, afs, order, schedule: grid.clone(), usual: false, untrained: None, trained: None, iterations: 0 }
     }
 }
 
@@ -235,6 +247,16 @@ impl Candidate {
     /// What it is worth so far.
     fn loss(&self) -> f64 {
         self.start.trained.or(self.start.untrained).unwrap_or(f64::INFINITY)
+    }
+
+    /// The usual start before all others, then those that are closest.
+    fn by_loss(&self, other: &Self) -> std::cmp::Ordering {
+        other.start.usual.cmp(&self.start.usual).then(self.loss().total_cmp(&other.loss()))
+    }
+
+    /// What it is worth against the others in the end.
+    fn final_loss(&self) -> f64 {
+        if self.start.usual { CLEARLY * self.loss() } else { self.loss() }
     }
 
     fn try_untrained(&mut self, fitted: usize, judged: usize) -> Result<()> {

@@ -1,37 +1,20 @@
 //! Whom a learned solver has to beat: the best handcrafted one that makes as many calls, searched on the same training pairs.
 //!
-//! One list for every comparison: solvers × orders × grids × the analytical first step. All are tried on a few training pairs, the best of them on more;
+//! The list is every comparison's: [`settings`]. All are tried on a few training pairs, the best of them on more;
 //! the winner is then judged on the validation pairs, on which nothing of it was chosen.
 
-use crate::grids::{TriedGrid, all_grids};
 use crate::targets::Targets;
 use crate::trainer::{Dataset, Trainer};
-use dyweight_core::denoiser::{Model, Prediction};
+use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::sample::Plan;
 use dyweight_core::schedule::Grid;
-use dyweight_core::solver::{Predict, Solver};
+use dyweight_core::solver::Solver;
 use dyweight_solvers::spec::budget::Setting;
-use dyweight_solvers::spec::{Budget, ScheduleSpec, SolverSpec};
+use dyweight_solvers::spec::handcrafted::{Fixed, settings};
+use dyweight_solvers::spec::{Budget, Handcrafted, ScheduleSpec};
 use std::ops::Range;
 
-/// Solvers with their orders.
-const SOLVERS: [(&str, &str, Option<usize>); 14] = [
-    ("Euler (DDIM)", "euler", None),
-    ("Heun", "heun", None),
-    ("DPM-Solver-2", "dpm2", None),
-    ("iPNDM-2", "ipndm", Some(2)),
-    ("iPNDM-3", "ipndm", Some(3)),
-    ("iPNDM-4", "ipndm", Some(4)),
-    ("DEIS-tAB2", "deis-tab", Some(2)),
-    ("DEIS-tAB3", "deis-tab", Some(3)),
-    ("DPM-Solver++(2M)", "dpmpp", Some(2)),
-    ("DPM-Solver++(3M)", "dpmpp", Some(3)),
-    ("UniPC-2", "unipc", Some(2)),
-    ("UniPC-3", "unipc", Some(3)),
-    ("UniPC-2, eps", "unipc", Some(2)),
-    ("DPM-Solver++(2M), eps", "dpmpp", Some(2)),
-];
 /// Pairs on which all are tried.
 const FIRST: usize = 4;
 /// How many of them are tried on more.
@@ -39,51 +22,15 @@ const KEPT: usize = 12;
 /// On so many.
 const SECOND: usize = 16;
 
-/// A handcrafted solver on a grid.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Handcrafted {
-    /// As a person would say it.
-    pub name: String,
-    /// The method.
-    pub solver: SolverSpec,
-    /// The rule of its grid.
-    pub schedule: ScheduleSpec,
-    /// The analytical first step.
-    pub afs: bool,
-}
-
 /// The best handcrafted solver, and how it did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rival {
-    /// Its name.
+    /// Its name, and how to ask for it.
     pub name: String,
-    /// What it is.
-    pub setting: Handcrafted,
     /// Root mean squared difference to the teacher over the validation pairs.
     pub distance: f64,
     /// How many were tried.
     pub tried: usize,
-}
-
-/// All settings for a model.
-pub fn settings(model: &dyn Model, given: &ScheduleSpec) -> Vec<Handcrafted> {
-    let (grids, denoised) = (all_grids(model, given), model.prediction() == Prediction::Denoised);
-    let of_grid = |grid: &TriedGrid| {
-        let one = |(label, name, order): &(&str, &str, Option<usize>), afs: bool| {
-            let predict = label.ends_with("eps").then_some(Predict::Noise);
-            let solver = SolverSpec { order: *order, predict, ..SolverSpec::named(name) };
-            let afs_name = if afs { ", analytical first step" } else { "" };
-            Handcrafted {
-                name: format!("{label} on {}{afs_name}", grid.name),
-                solver,
-                schedule: grid.schedule.clone(),
-                afs,
-            }
-        };
-        let both = |solver| [false, true].into_iter().filter(|afs| denoised || !afs).map(move |afs| one(solver, afs));
-        SOLVERS.iter().flat_map(both).collect::<Vec<_>>()
-    };
-    grids.iter().flat_map(of_grid).collect()
 }
 
 /// Ready to run.
@@ -134,17 +81,27 @@ impl Trainer {
         }
         let Some(best) = ready.into_iter().next().filter(|best| best.loss.is_finite()) else { return Ok(None) };
         let loss = self.mean_loss(&dataset.validation, 0..self.plan.recipe.validation_pairs, &best.plan())?;
-        Ok(Some(Rival { name: best.setting.name.clone(), setting: best.setting, distance: loss.sqrt(), tried }))
+        Ok(Some(Rival { name: best.setting.title(), distance: loss.sqrt(), tried }))
     }
 
     /// All that can make so many calls.
     fn handcrafted(&self, nfe: usize) -> Result<Vec<Ready>> {
         let config = self.config();
         let (model, calls) = (&*config.model, config.spec.calls(&*config.model)?);
-        Ok(settings(model, &config.schedule)
-            .into_iter()
-            .filter_map(|one| Ready::of(one, model, (calls, nfe)))
-            .collect())
+        let ready = |one| Ready::of(one, model, (calls, nfe));
+        Ok(self.allowed()?.into_iter().filter_map(ready).collect())
+    }
+
+    /// Whatever is fixed for the solver that is learned, its rivals may choose.
+    fn allowed(&self) -> Result<Vec<Handcrafted>> {
+        let config = self.config();
+        let (prediction, given) = (config.model.prediction(), &config.schedule);
+        let (sigma_min, sigma_max) = (given.sigma_min, given.sigma_max);
+        let free = ScheduleSpec { sigma_min, sigma_max, ..ScheduleSpec::default() };
+        let on = |schedule: ScheduleSpec| settings(prediction, &Fixed { schedule, ..Fixed::default() });
+        let (mut all, own) = (on(free)?, on(given.clone())?);
+        all.extend(own.into_iter().filter(|one| !all.contains(one)).collect::<Vec<_>>());
+        Ok(all)
     }
 
     /// Network calls of that search, and of the judgement.

@@ -17,7 +17,6 @@ mod best_start;
 pub mod comm;
 mod distance;
 pub mod gauss_newton;
-mod grids;
 mod guard;
 pub mod handcrafted;
 mod interrupt;

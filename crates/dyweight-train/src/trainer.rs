@@ -96,7 +96,8 @@ pub fn train(model: Arc<dyn Model>, budget: Budget, spec: &TrainSpec) -> Result<
     let config = TrainConfig::new(model, ModelIdentity::default(), budget, spec.clone(), loss);
     let trainer = config.prepare()?;
     let dataset = trainer.dataset()?;
-    let (trainer, _) = trainer.settled(&dataset, &mut |_| {})?;
+    let settled = trainer.settled(&dataset, &mut |_| {})?;
+    let trainer = settled.map_or(trainer, |(trainer, _)| trainer);
     Ok(trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(()))?.file)
 }
 
@@ -185,6 +186,12 @@ impl Trainer {
         &self.config
     }
 
+    /// The same under the name of the run that it is a part of.
+    pub(crate) fn known_as(mut self, identity: &str) -> Self {
+        self.identity = identity.into();
+        self
+    }
+
     /// Names the run.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
@@ -242,6 +249,10 @@ impl Trainer {
 
     /// An error unless a state at `path` is one of this very run.
     pub fn check_state(&self, path: &Path) -> Result<()> {
+        if self.is_open() {
+            // Without a record of the search nobody knows yet how many parameters there are.
+            return self.of_record()?.map_or(Ok(()), |settled| settled.check_state(path));
+        }
         Snapshot::read(path, &self.identity, &self.plan.learnable.blocks()).map(drop)
     }
 

@@ -7,7 +7,6 @@ use dyweight_core::mixture::Mixture;
 use dyweight_core::schedule::Schedule;
 use dyweight_solvers::solver_file::ModelIdentity;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
-use dyweight_train::handcrafted::settings;
 use dyweight_train::{Files, TeacherGrid, TrainConfig, TrainRecipe, TrainSpec, Trainer};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,7 +27,8 @@ fn few() -> TrainSpec {
 fn run(trainer: Trainer) -> Result<(String, f64, usize)> {
     let dataset = trainer.dataset()?;
     let mut tried = 0;
-    let (trainer, search) = trainer.settled(&dataset, &mut |_| tried += 1)?;
+    let settled = trainer.settled(&dataset, &mut |_| tried += 1)?;
+    let (trainer, search) = settled.map_or((trainer, None), |(trainer, search)| (trainer, Some(search)));
     assert!(!trainer.is_open());
     let trained = trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(()))?;
     let name = search.and_then(|search| search.chosen().map(|start| start.name.clone())).unwrap_or_default();
@@ -52,9 +52,8 @@ fn what_is_given_stays() {
     let given = ScheduleSpec { schedule: Some("logsnr".into()), ..ScheduleSpec::default() };
     let trainer = config(TrainSpec { order: Some(2), ..few() }, given.clone()).prepare().unwrap();
     let dataset = trainer.dataset().unwrap();
-    let (trainer, search) = trainer.settled(&dataset, &mut |_| {}).unwrap();
-    let search = search.unwrap();
-    assert_eq!(search.tried.len(), 2);
+    let (trainer, search) = trainer.settled(&dataset, &mut |_| {}).unwrap().unwrap();
+    assert_eq!(search.tried.len(), 2, "with the analytical first step and without");
     assert!(search.tried.iter().all(|start| start.order == 2 && start.schedule == given));
     assert_eq!((trainer.plan.resolved.order, &trainer.plan.student.frame.schedule), (Some(2), &Schedule::LogSnr));
     assert_eq!(trainer.plan.resolved.teacher_schedule, Some(TeacherGrid::Model));
@@ -62,12 +61,22 @@ fn what_is_given_stays() {
     assert!(!config(paper, ScheduleSpec::default()).prepare().unwrap().is_open());
 }
 
+/// What is open stays open in the options that repeat a run from its search on.
+#[test]
+fn what_is_open_is_none_of_the_resolved_options() {
+    let trainer = config(few(), ScheduleSpec::default()).prepare().unwrap();
+    assert_eq!((trainer.plan.resolved.order, trainer.plan.resolved.afs), (None, None));
+    let closed = TrainSpec { choose_start: Some(false), ..few() };
+    let closed = config(closed, ScheduleSpec::default()).prepare().unwrap();
+    assert!(!closed.is_open() && closed.plan.resolved.order == Some(3));
+}
+
 /// A repeat with the options a run was resolved to ends with the same bits, and searches nothing.
 #[test]
 fn resolved_options_repeat_a_run() {
     let trainer = config(few(), ScheduleSpec::default()).prepare().unwrap();
     let dataset = trainer.dataset().unwrap();
-    let (trainer, _) = trainer.settled(&dataset, &mut |_| {}).unwrap();
+    let (trainer, _) = trainer.settled(&dataset, &mut |_| {}).unwrap().unwrap();
     let first = trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(())).unwrap();
     let again = config(trainer.plan.resolved.clone(), trainer.config().schedule.clone()).prepare().unwrap();
     assert!(!again.is_open());
@@ -104,11 +113,7 @@ fn the_best_handcrafted_solver_is_searched_for() {
     let dataset = trainer.dataset().unwrap();
     let mut trials = 0;
     let rival = trainer.best_handcrafted(&dataset, 4, &mut |_| trials += 1).unwrap().unwrap();
-    let all = settings(&Mixture::spiral(), &ScheduleSpec::default());
-    // Two calls a step make four calls without the analytical first step alone.
-    assert!(rival.tried < all.len() && rival.tried > 100 && trials > rival.tried, "{rival:?}");
-    let names: std::collections::BTreeSet<&str> = all.iter().map(|one| one.name.as_str()).collect();
-    assert_eq!(names.len(), all.len());
+    assert!(rival.tried > 100 && trials > rival.tried, "{rival:?}");
     let trained = trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(())).unwrap();
     assert!(trainer.distance_of(&dataset, &trained).unwrap() < rival.distance);
 }

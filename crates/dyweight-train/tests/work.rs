@@ -71,7 +71,8 @@ fn compare(spec: TrainSpec) -> (Work, Work) {
     let said = trainer.work().unwrap();
     let before = made.work();
     let dataset = trainer.dataset().unwrap();
-    let (trainer, _) = trainer.settled(&dataset, &mut |_| {}).unwrap();
+    let settled = trainer.settled(&dataset, &mut |_| {}).unwrap();
+    let trainer = settled.map_or(trainer, |(trainer, _)| trainer);
     trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(())).unwrap();
     let after = made.work();
     let done = Work { calls: after.calls - before.calls, gradients: after.gradients - before.gradients };

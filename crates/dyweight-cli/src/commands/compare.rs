@@ -23,7 +23,8 @@ use std::sync::Arc;
 pub struct CompareArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// Handcrafted solvers: NAME[:ORDER][@SCHEDULE][+afs|-afs], as in ipndm:3,dpmpp:2@logsnr+afs
+    /// Handcrafted solvers: NAME[:ORDER][@SCHEDULE[:EXPONENT]][+afs|-afs], as in ipndm,dpmpp:2@karras:5+afs [all methods];
+    /// what is left open (order, grid, analytical first step) is the best of all settings, chosen on other seeds
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 1)]
     solvers: Vec<String>,
     /// Learned solvers: files and preset:NAME; may be given several times
@@ -35,7 +36,10 @@ pub struct CompareArgs {
     /// How calls that could be made side by side, as epd's, are counted: each, or once as its authors do
     #[arg(long, value_name = "each|once", default_value = "each")]
     count_parallel: String,
-    /// Analytical first step for solvers that say nothing about it
+    /// Take handcrafted solvers as they are written, at each method's defaults, instead of at their best settings
+    #[arg(long, help_heading = "Solvers")]
+    no_search: bool,
+    /// Analytical first step for solvers that say nothing about it [the better one; off with --no-search]
     #[arg(long, help_heading = "Solvers")]
     afs: bool,
     /// Leave out solvers at budgets they cannot make instead of refusing them
@@ -124,7 +128,8 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         files: args.weights.clone(),
         budgets,
         schedule: args.schedule.spec(),
-        afs: args.afs,
+        search: !args.no_search,
+        afs: args.afs.then_some(true),
         once: counts_once(&args.count_parallel)?,
         skip_impossible: args.skip_impossible,
         train,
@@ -141,11 +146,12 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         reference,
         scorers: args.scorers.open()?,
         batch,
+        pictures: true,
     };
     judging.check(&subject)?;
-    let experiment = Experiment { name: "compare".into(), subjects: vec![subject], entries, judging };
+    let experiment = Experiment::new("compare", vec![subject], entries, judging)?;
     let experiment = if train_seeds.is_empty() { experiment } else { experiment.with_train_seeds(&train_seeds) };
-    let Some(results) = benchmark::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
+    let Some((experiment, results)) = benchmark::results(experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
     let page = page(&view, benchmark::repeat(&args.output))?;
     benchmark::report(&view, &page, &[], &out, &args.output)

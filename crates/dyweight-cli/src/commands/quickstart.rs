@@ -35,7 +35,7 @@ pub fn run(args: &QuickstartArgs, comm: &Arc<dyn Comm>) -> Result<()> {
             setup.seeds.len()
         ));
     }
-    let Some(results) = benchmark::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
+    let Some((experiment, results)) = benchmark::results(experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
     benchmark::report_study(&QUICKSTART, &view, &out, &args.output)?;
     if !args.output.json {

@@ -9,12 +9,14 @@
 //! ```
 
 pub mod budget;
+pub mod handcrafted;
 pub mod schedule;
 pub mod seeds;
 pub mod solver;
 mod spelling;
 
 pub use budget::Budget;
+pub use handcrafted::Handcrafted;
 pub use schedule::ScheduleSpec;
 pub use seeds::Seeds;
 pub use solver::{METHODS, SolverSpec};

@@ -71,6 +71,21 @@ impl ScheduleSpec {
         Ok(schedule)
     }
 
+    /// True if a rule is named, or follows from what is.
+    pub fn names_a_rule(&self) -> bool {
+        let Self { schedule, rho, sigmas, beta_table, shift, image_size, .. } = self;
+        let of_a_rule = rho.is_some() || shift.is_some() || image_size.is_some();
+        schedule.is_some() || sigmas.is_some() || beta_table.is_some() || of_a_rule
+    }
+
+    /// The rule as a list of solvers has it: `karras`, `time-uniform:2`, `flow:3`; none where nothing is named.
+    pub fn term(&self) -> Option<String> {
+        let exponent = self.rho.or(self.shift).map_or_else(String::new, |value| format!(":{value}"));
+        let listed = self.sigmas.as_ref().map(|_| "explicit");
+        let name = self.schedule.as_deref().or(listed).or(self.shift.map(|_| "flow"))?;
+        Some(format!("{name}{exponent}"))
+    }
+
     /// The rule on a model: its own, where it has one and nothing else is said.
     pub fn on(&self, model: &dyn Model) -> Result<Schedule> {
         let (prediction, own) = (model.prediction(), model.schedule());

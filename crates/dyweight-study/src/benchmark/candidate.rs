@@ -2,6 +2,7 @@
 
 use dyweight_core::error::{Error, Result};
 use dyweight_solvers::solver_file::{Asked, SolverFile};
+use dyweight_solvers::spec::handcrafted::Fixed;
 use dyweight_solvers::spec::{ScheduleSpec, SolverSpec};
 use dyweight_train::{Learned, TrainSpec};
 use serde::Serialize;
@@ -18,6 +19,12 @@ pub enum Candidate {
         schedule: ScheduleSpec,
         /// Analytical first step.
         afs: bool,
+    },
+    /// The best setting of a method, or of all, that this much leaves open; found before anything is judged.
+    Open {
+        /// What stays.
+        #[serde(skip)]
+        fixed: Fixed,
     },
     /// Coefficients from a file or preset, used on the grid they were learned on.
     Given {
@@ -37,13 +44,14 @@ pub enum Candidate {
     },
 }
 
-/// A handcrafted solver as written on the command line: `NAME[:ORDER][@SCHEDULE][+afs|-afs]`, as in `dpmpp:2@logsnr+afs`.
+/// A handcrafted solver as written on the command line: `NAME[:ORDER][@SCHEDULE[:EXPONENT]][+afs|-afs]`, as in `dpmpp:2@karras:5+afs`. The exponent of
+/// a flow's grid is its shift.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Term {
     /// The method and its order.
     pub solver: SolverSpec,
-    /// The rule of its grid, if it has one of its own.
-    pub schedule: Option<String>,
+    /// The rule of its grid, and its exponent, if it has one of its own.
+    pub schedule: Option<(String, Option<f64>)>,
     /// The analytical first step, if it was said.
     pub afs: Option<bool>,
 }
@@ -59,7 +67,7 @@ impl Term {
         };
         let (rest, schedule) = match rest.split_once('@') {
             Some((_, "")) => return Err(bad("a schedule must follow '@', as in dpmpp:2@logsnr")),
-            Some((rest, schedule)) => (rest, Some(schedule.to_string())),
+            Some((rest, schedule)) => (rest, Some(grid(schedule).ok_or_else(|| bad(GRID))?)),
             None => (rest, None),
         };
         let (name, order) = match rest.split_once(':') {
@@ -74,14 +82,39 @@ impl Term {
         Ok(Self { solver, schedule, afs })
     }
 
-    /// The candidate, with what the term leaves open.
+    /// The candidate as it is written, with what the term leaves open.
     pub fn candidate(&self, schedule: &ScheduleSpec, afs: bool) -> Candidate {
-        let schedule = match &self.schedule {
-            Some(name) => ScheduleSpec { schedule: Some(name.clone()), ..ScheduleSpec::default() },
-            None => schedule.clone(),
-        };
-        Candidate::Handcrafted { solver: self.solver.clone(), schedule, afs: self.afs.unwrap_or(afs) }
+        let (solver, afs) = (self.solver.clone(), self.afs.unwrap_or(afs));
+        Candidate::Handcrafted { solver, schedule: self.grid(schedule), afs }
     }
+
+    /// The best of what the term and those options leave open.
+    pub fn open(&self, schedule: &ScheduleSpec, afs: Option<bool>) -> Candidate {
+        let (solver, schedule) = (Some(self.solver.clone()), self.grid(schedule));
+        Candidate::Open { fixed: Fixed { solver, schedule, afs: self.afs.or(afs) } }
+    }
+
+    /// The term's own rule in the place of the common one. Both have the same ends, and what else was said of the grid; what does not belong to
+    /// the rule is refused where the grid is built.
+    pub fn grid(&self, common: &ScheduleSpec) -> ScheduleSpec {
+        let Some((name, exponent)) = &self.schedule else { return common.clone() };
+        let own = ScheduleSpec { schedule: Some(name.clone()), ..common.clone() };
+        match exponent {
+            Some(shift) if name == "flow" => ScheduleSpec { shift: Some(*shift), ..own },
+            Some(rho) => ScheduleSpec { rho: Some(*rho), ..own },
+            None => own,
+        }
+    }
+}
+
+/// What may follow '@'.
+const GRID: &str = "a schedule follows '@', and its exponent ':', as in karras:5";
+
+/// `karras` or `karras:5`.
+fn grid(text: &str) -> Option<(String, Option<f64>)> {
+    let Some((name, exponent)) = text.split_once(':') else { return Some((text.into(), None)) };
+    let exponent: f64 = exponent.parse().ok()?;
+    (!name.is_empty() && exponent.is_finite()).then(|| (name.into(), Some(exponent)))
 }
 
 impl Candidate {
@@ -108,11 +141,12 @@ mod tests {
     #[test]
     fn terms_say_order_schedule_and_first_step() {
         let term = Term::parse("dpmpp:2@logsnr+afs").unwrap();
-        assert_eq!((term.solver.order, term.schedule.as_deref(), term.afs), (Some(2), Some("logsnr"), Some(true)));
+        assert_eq!((term.solver.order, term.schedule, term.afs), (Some(2), Some(("logsnr".into(), None)), Some(true)));
+        assert_eq!(Term::parse("euler@karras:5").unwrap().schedule, Some(("karras".into(), Some(5.0))));
         let plain = Term::parse("ddim").unwrap();
         assert_eq!((plain.solver.order, plain.schedule, plain.afs), (None, None, None));
         assert_eq!(Term::parse("ipndm-v:3-afs").unwrap().solver.solver, "ipndm-v");
-        for bad in ["", "ipdnm", "ipndm:x", "dpmpp@", "ipndm:3:4"] {
+        for bad in ["", "ipdnm", "ipndm:x", "dpmpp@", "ipndm:3:4", "ipndm@karras:", "ipndm@:5"] {
             assert!(Term::parse(bad).is_err(), "{bad}");
         }
     }

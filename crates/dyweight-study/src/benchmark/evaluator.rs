@@ -50,6 +50,8 @@ impl Ready {
             }
             Candidate::Given { file } => Self::learned(file, entry, subject).map(Some),
             Candidate::Learned { .. } => Ok(None),
+            // An open entry is closed before anything is built of it; until then it can be what one of its settings can.
+            Candidate::Open { .. } => entry.settings_on(subject).map(|_| None),
         }
     }
 
@@ -103,6 +105,9 @@ impl Entry {
         Ready::of(self, subject).map(drop)
     }
 }
+
+/// Samples whose distances are written down one by one.
+const MOST_DISTANCES: usize = 4096;
 
 /// Where a solver diverged.
 struct Divergence {
@@ -245,6 +250,7 @@ impl Evaluator<'_> {
             frechet: None,
             imitation: None,
             prompted: Default::default(),
+            distances: Vec::new(),
             slopes: Vec::new(),
         };
         let whole = self.all(ready)?;
@@ -257,6 +263,7 @@ impl Evaluator<'_> {
             return Ok(Some(Found { score, pictures: Pictures::default(), seconds_per_sample: None }));
         }
         score.rmse = Some(rmse(&whole.errors));
+        score.distances = whole.errors.iter().take(MOST_DISTANCES).map(|error| error.sqrt() as f32).collect();
         // Infinite where there is no difference: nothing JSON could hold, and nothing to learn.
         // Nor has what is decoded first a peak to compare with.
         let decoded = self.subject.model.model.decoder().is_some();
@@ -310,6 +317,7 @@ impl Evaluator<'_> {
             frechet: features.map(|features| self.frechet(features)).transpose()?.flatten(),
             imitation: None,
             prompted: self.judging.means(&whole.scores),
+            distances: Vec::new(),
             slopes: Vec::new(),
         }))
     }

@@ -1,6 +1,7 @@
 //! What is compared with what, and by which measures.
 
 use super::candidate::Candidate;
+use super::search::Chosen;
 use dyweight_core::denoiser::Condition;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Rng;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// A model, and what it is asked for.
+#[derive(Clone)]
 pub struct Subject {
     /// How it is called in tables.
     pub name: String,
@@ -45,9 +47,12 @@ pub struct Entry {
     pub subject: usize,
     /// `nfe` counts calls that could be made side by side once.
     pub once: bool,
+    /// The setting a search has found, where there was one.
+    pub chosen: Option<Chosen>,
 }
 
 /// How entries are judged.
+#[derive(Clone)]
 pub struct Judging {
     /// One sample for each seed.
     pub seeds: Seeds,
@@ -65,6 +70,8 @@ pub struct Judging {
     pub scorers: Vec<Arc<Scorer>>,
     /// Samples per network call; changes nothing but memory and speed.
     pub batch: usize,
+    /// Whether first samples are drawn.
+    pub pictures: bool,
 }
 
 /// Calls of a teacher that nothing is said about; a method that cannot make as many makes the next number it can.
@@ -80,6 +87,8 @@ pub struct Experiment {
     pub entries: Vec<Entry>,
     /// The measures.
     pub judging: Judging,
+    /// Seeds on which open rows are given their best setting.
+    pub search: Seeds,
 }
 
 impl Entry {
@@ -91,7 +100,16 @@ impl Entry {
 
     /// A cell of a table whose columns are budgets.
     pub fn new(row: impl Into<String>, nfe: usize, who: Candidate) -> Self {
-        Self { row: row.into(), column: format!("{nfe} calls"), x: nfe as f64, nfe, who, subject: 0, once: false }
+        Self {
+            row: row.into(),
+            column: format!("{nfe} calls"),
+            x: nfe as f64,
+            nfe,
+            who,
+            subject: 0,
+            once: false,
+            chosen: None,
+        }
     }
 }
 
@@ -194,7 +212,16 @@ impl Judging {
     }
 }
 
+/// Seeds of a search, unless fewer are judged on.
+const SEARCHED: usize = 64;
+
 impl Experiment {
+    /// Entries on some subjects. Open ones choose their settings on seeds that are not judged on.
+    pub fn new(name: &str, subjects: Vec<Subject>, entries: Vec<Entry>, judging: Judging) -> Result<Self> {
+        let search = judging.search_seeds(SEARCHED)?;
+        Ok(Self { name: name.into(), subjects, entries, judging, search })
+    }
+
     /// Has everything that is learned here learned once for each of these seeds; their spread is then shown beside that over samples.
     pub fn with_train_seeds(mut self, seeds: &[u64]) -> Self {
         let mut entries = Vec::new();

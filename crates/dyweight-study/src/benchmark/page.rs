@@ -219,6 +219,10 @@ impl View<'_> {
                 )?);
             }
             section.table(self.table(measure, heading));
+            if measure == Measure::Rmse {
+                self.returned(section);
+                self.settings(section);
+            }
             if let Some((_, than)) = style.pair.as_ref().filter(|(_, than)| self.rows().contains(&than.as_str())) {
                 section.table(self.excess(measure, than));
             }
@@ -227,6 +231,9 @@ impl View<'_> {
             }
             if measure == Measure::Rmse && self.in_latents().is_empty() {
                 section.table(self.table(Measure::Psnr, "The same as peak signal-to-noise ratio in decibels"));
+            }
+            if measure == Measure::Rmse {
+                self.tails(section);
             }
         }
         Ok(())

@@ -35,6 +35,9 @@ pub struct Score {
     /// Scores of images and their prompts, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prompted: BTreeMap<String, Estimate>,
+    /// Distance of each sample to the teacher's, of the first few thousand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distances: Vec<f32>,
     /// Standard deviation of the slope at each evaluation; 1 where state and time agree.
     pub slopes: Vec<f64>,
 }

@@ -371,7 +371,7 @@ impl Working<'_> {
         };
         let judge = Evaluator { judging, subject, targets: &targets, imitated: imitated.as_deref(), tick: &tick };
         let found = judge.score(key, entry, ready)?;
-        if let Some(found) = &found {
+        if let Some(found) = found.as_ref().filter(|_| judging.pictures) {
             found.pictures.write(self.directory, key, &subject.model)?;
         }
         if let Some(seconds) = found.as_ref().and_then(|found| found.seconds_per_sample) {
@@ -384,7 +384,10 @@ impl Working<'_> {
     /// Draws the teacher's first samples, once.
     fn show_teacher(&self, targets: &Targets, subject: usize) -> Result<()> {
         let (key, model) = (self.experiment.teacher_key(subject), &self.experiment.subjects[subject].model);
-        if !self.comm.is_root() || super::pictures::files(self.directory, &key).0.exists() {
+        if !self.comm.is_root()
+            || !self.experiment.judging.pictures
+            || super::pictures::files(self.directory, &key).0.exists()
+        {
             return Ok(());
         }
         let first = Pictures::many(&*model.model).min(self.experiment.judging.seeds.len());

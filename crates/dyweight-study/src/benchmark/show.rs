@@ -27,7 +27,12 @@ impl View<'_> {
     /// The result as it is seen: two rows under a slider.
     pub fn before_after(&self, page: &mut Page, style: &Style) {
         let Some((before, after)) = &style.pair else { return };
-        let sheets = |column: &str| self.sheet(before, column).zip(self.sheet(after, column));
+        // A learned solver stands against the rival that the headline names: the best at that budget.
+        let before = |column: &str| match self.is_learned(before) {
+            true => before.as_str(),
+            false => self.best_handcrafted(column).map_or(before.as_str(), |(best, _)| best),
+        };
+        let sheets = |column: &str| self.sheet(before(column), column).zip(self.sheet(after, column));
         let shown: Vec<&str> = self.columns().into_iter().filter(|column| sheets(column).is_some()).collect();
         if shown.is_empty() {
             return;
@@ -38,7 +43,7 @@ impl View<'_> {
             .choice("Network calls");
         for column in shown {
             if let Some((left, right)) = sheets(column) {
-                choice.option(column).compare(self.before_and_after((before, left), (after, right), column));
+                choice.option(column).compare(self.before_and_after((before(column), left), (after, right), column));
             }
         }
     }
@@ -70,7 +75,7 @@ impl View<'_> {
             return Compare::new(caption, before, after);
         };
         let lacks = [&before, &after]
-            .map(|(name, sheet)| (format!("{name} − teacher, {AMPLIFIED} times"), difference(sheet, &teacher)));
+            .map(|(name, sheet)| (format!("|{name} − teacher| × {AMPLIFIED}"), difference(sheet, &teacher)));
         let are_images = is_image(self.experiment.subjects[subject].model.model.shape());
         let name = format!("teacher, {} calls", self.teacher_calls());
         let mut compare = Compare::new(caption, before, after).with(name, teacher);

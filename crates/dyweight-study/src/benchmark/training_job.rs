@@ -93,10 +93,13 @@ impl<'c> TrainingJob<'c> {
             std::fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
         }
         let dataset = self.trainer.dataset()?;
+        let settled = self.trainer.settled(&dataset, &mut |_| {})?;
+        let trainer = settled.as_ref().map_or(&self.trainer, |(trainer, _)| trainer);
         if stages.contains(&0) {
-            self.keep_stage(&self.trainer.begin(&dataset)?, 0, stages)?;
+            self.keep_stage(trainer, &trainer.begin(&dataset)?, 0, stages)?;
         }
-        let trained = self.trainer.run(&dataset, &mut |iteration, run| match self.keep_stage(
+        let trained = trainer.run(&dataset, &mut |iteration, run| match self.keep_stage(
+            trainer,
             run,
             iteration.index + 1,
             stages,
@@ -107,11 +110,11 @@ impl<'c> TrainingJob<'c> {
         if comm.is_root() { self.training_record(&trained.run, trained.file, stages).map(Some) } else { Ok(None) }
     }
 
-    fn keep_stage(&self, run: &Training, made: usize, stages: &[usize]) -> Result<()> {
+    fn keep_stage(&self, trainer: &Trainer, run: &Training, made: usize, stages: &[usize]) -> Result<()> {
         if !stages.contains(&made) || !run.comm().is_root() {
             return Ok(());
         }
-        let file = self.trainer.solver_file(run, &run.params, None)?;
+        let file = trainer.solver_file(run, &run.params, None)?;
         atomic::write(&self.stage_file(made), &file.to_bytes())
     }
 

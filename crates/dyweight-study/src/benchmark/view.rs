@@ -134,7 +134,7 @@ impl<'v> View<'v> {
 
     /// True if the coefficients of a row are not fixed ones.
     pub fn is_learned(&self, row: &str) -> bool {
-        let given = |e: &Entry| !matches!(e.who, Candidate::Handcrafted { .. });
+        let given = |e: &Entry| matches!(e.who, Candidate::Given { .. } | Candidate::Learned { .. });
         self.columns().iter().any(|column| self.entry(row, column).is_some_and(given))
     }
 
@@ -149,10 +149,11 @@ impl<'v> View<'v> {
             let columns: Vec<&str> =
                 gains.iter().map(|g| g.column.strip_suffix(" calls").unwrap_or(g.column)).collect();
             return Some(format!(
-                "{} calls: {} is {} closer to the teacher than the best handcrafted solver.",
+                "{} calls: {} is {} closer to the teacher than {}.",
                 listed(&columns),
                 first.row,
-                listed(&percents.iter().map(String::as_str).collect::<Vec<_>>())
+                listed(&percents.iter().map(String::as_str).collect::<Vec<_>>()),
+                best_of(gains.iter().map(|g| g.tried).min().unwrap_or(0), None)
             ));
         }
         let said: Vec<String> = gains.iter().map(Gain::words).collect();
@@ -161,22 +162,21 @@ impl<'v> View<'v> {
 
     /// The best learned solver of a column against the best other one.
     fn gain(&self, column: &'v str) -> Option<Gain<'v>> {
-        let best = |learned: bool| {
-            let rows = self.rows().into_iter().filter(|row| self.is_learned(row) == learned);
-            let found = rows.filter_map(|row| Some((row, self.get(Measure::Rmse, row, column)?)));
-            found.min_by(|a, b| a.1.value.total_cmp(&b.1.value))
-        };
-        let ((row, ours), (other, theirs)) = (best(true)?, best(false)?);
+        let learned = self.rows().into_iter().filter(|row| self.is_learned(row));
+        let learned = learned.filter_map(|row| Some((row, self.judged(Measure::Rmse, row, column)?)));
+        let (row, ours) = learned.min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+        let (other, theirs) = self.best_handcrafted(column)?;
+        let tried = self.tried(column);
         let percent = 100.0 * (1.0 - ours.value / theirs.value);
         let is_clear = ours.clearly_below(&theirs) || theirs.clearly_below(&ours);
-        Some(Gain { column, row, other, percent, is_clear })
+        Some(Gain { column, row, other, tried, percent, is_clear })
     }
 
     /// Compares two rows in every column where both have numbers.
     pub fn tally(&self, measure: Measure, row: &str, against: &str) -> Tally {
         let mut tally = Tally::default();
         for column in self.columns() {
-            if let (Some(a), Some(b)) = (self.get(measure, row, column), self.get(measure, against, column)) {
+            if let (Some(a), Some(b)) = (self.judged(measure, row, column), self.judged(measure, against, column)) {
                 tally.add(&a, &b);
             }
         }
@@ -189,6 +189,8 @@ struct Gain<'v> {
     column: &'v str,
     row: &'v str,
     other: &'v str,
+    /// Settings of handcrafted solvers that were tried.
+    tried: usize,
     /// Closer to the teacher, of the other's distance.
     percent: f64,
     is_clear: bool,
@@ -200,16 +202,24 @@ impl Gain<'_> {
     }
 
     fn words(&self) -> String {
-        let Self { column, row, other, percent, .. } = self;
+        let Self { column, row, percent, .. } = self;
+        let best = best_of(self.tried, Some(self.other));
         if percent.abs() < 0.5 {
-            return format!("{column}: {row} is as close to the teacher as the best handcrafted solver, {other}");
+            return format!("{column}: {row} is as close to the teacher as {best}");
         }
         let word = if self.is_closer() { "closer to" } else { "further from" };
         let doubt = if self.is_clear { "" } else { ", though not clearly" };
-        format!(
-            "{column}: {row} is {:.0} % {word} the teacher than the best handcrafted solver, {other}{doubt}",
-            percent.abs()
-        )
+        format!("{column}: {row} is {:.0} % {word} the teacher than {best}{doubt}", percent.abs())
+    }
+}
+
+/// Whom a learned solver is compared with.
+fn best_of(tried: usize, name: Option<&str>) -> String {
+    let name = name.map_or_else(String::new, |name| format!(", {name}"));
+    if tried == 0 {
+        format!("the best handcrafted solver{name}")
+    } else {
+        format!("the best of {tried} handcrafted settings{name}")
     }
 }
 

@@ -242,7 +242,7 @@ fn finding(view: &View<'_>, measure: Measure) -> Finding {
 /// Who is lowest at a budget.
 fn best(view: &View<'_>, measure: Measure, column: &str) -> Option<String> {
     let rows = wider(view).into_iter().chain([FULL]);
-    let found = rows.filter_map(|row| Some((row, view.get(measure, row, column)?)));
+    let found = rows.filter_map(|row| Some((row, view.judged(measure, row, column)?)));
     let (row, value) = found.min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
     Some(format!("lowest at {column}: {row} ({value})"))
 }

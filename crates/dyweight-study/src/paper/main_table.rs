@@ -17,8 +17,8 @@ pub const STUDY: Study = Study {
 };
 
 fn entries(setup: &StudySetup) -> Vec<Entry> {
-    let prediction = setup.model.model.prediction();
-    let handcrafted: Vec<Entry> = setup.budgets.iter().flat_map(|nfe| lineup(prediction, *nfe)).collect();
+    let subject = setup.subject();
+    let handcrafted: Vec<Entry> = setup.budgets.iter().flat_map(|nfe| lineup(&subject, *nfe)).collect();
     // Learned ones first: they are what everyone waits for.
     [setup.row(FULL, &setup.learned(|_| ())), given(setup), handcrafted].concat()
 }
@@ -39,10 +39,10 @@ pub(super) fn finding(view: &View<'_>, measure: Measure) -> Finding {
     let mut all = Tally::default();
     let (mut won, mut columns, mut lost) = (0, 0, Vec::new());
     for column in view.columns() {
-        let Some(own) = view.get(measure, FULL, column) else { continue };
+        let Some(own) = view.judged(measure, FULL, column) else { continue };
         let mut tally = Tally::default();
         for row in view.rows().into_iter().filter(|r| *r != FULL) {
-            if let Some(other) = view.get(measure, row, column) {
+            if let Some(other) = view.judged(measure, row, column) {
                 tally.add(&own, &other);
                 if !own.clearly_below(&other) {
                     lost.push(format!("{row} at {column}"));

@@ -20,7 +20,7 @@ mod supervision;
 mod teacher;
 mod transfer;
 
-pub use lineup::lineup;
+pub use lineup::{FAMILIES, lineup};
 pub use quickstart::QUICKSTART;
 pub use setup::{RivalSetup, StudySetup};
 
@@ -120,12 +120,8 @@ pub fn named(name: &str) -> Result<&'static Study> {
 impl Study {
     /// The experiment on a model.
     pub fn experiment(&self, setup: &StudySetup) -> Result<super::benchmark::Experiment> {
-        let experiment = super::benchmark::Experiment {
-            name: self.name.into(),
-            subjects: (self.subjects)(setup)?,
-            entries: (self.entries)(setup),
-            judging: setup.judging()?,
-        };
+        let (subjects, entries) = ((self.subjects)(setup)?, (self.entries)(setup));
+        let experiment = super::benchmark::Experiment::new(self.name, subjects, entries, setup.judging()?)?;
         Ok(if setup.train_seeds.is_empty() { experiment } else { experiment.with_train_seeds(&setup.train_seeds) })
     }
 

@@ -12,7 +12,7 @@ use dyweight_train::{Optimiser, TrainSpec};
 use std::sync::Arc;
 
 /// Who is compared.
-const ROWS: [&str; 6] = [FULL, "Euler (DDIM)", "Heun", "iPNDM-3", "DPM-Solver++(2M)", "UniPC-2"];
+const ROWS: [&str; 6] = [FULL, "Euler (DDIM)", "Heun", "iPNDM", "DPM-Solver++", "UniPC"];
 
 /// The quick look everyone starts with.
 pub const QUICKSTART: Study = Study {

@@ -49,8 +49,8 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
             }
         }
     }
-    let prediction = setup.model.model.prediction();
-    entries.extend(setup.budgets.iter().flat_map(|nfe| lineup(prediction, *nfe)));
+    let subject = setup.subject();
+    entries.extend(setup.budgets.iter().flat_map(|nfe| lineup(&subject, *nfe)));
     entries
 }
 
@@ -111,15 +111,15 @@ fn finding(view: &View<'_>, measure: Measure) -> Finding {
                 missing.push(format!("{row} at {column}"));
             }
             let start = format!("{row}{UNTRAINED}");
-            if let (Some(own), Some(start)) = (view.get(measure, row, column), view.get(measure, &start, column))
+            if let (Some(own), Some(start)) = (view.judged(measure, row, column), view.judged(measure, &start, column))
                 && !own.clearly_below(&start)
             {
                 no_better.push(format!("{row} at {column}"));
             }
         }
-        let Some(own) = view.get(measure, FULL, column) else { continue };
+        let Some(own) = view.judged(measure, FULL, column) else { continue };
         let rivals = methods.iter().filter(|row| *row != FULL);
-        let found: Vec<_> = rivals.filter_map(|row| Some((row, view.get(measure, row, column)?))).collect();
+        let found: Vec<_> = rivals.filter_map(|row| Some((row, view.judged(measure, row, column)?))).collect();
         let ahead: Vec<_> = found.iter().filter(|(_, other)| !own.clearly_below(other)).collect();
         lost.extend(ahead.iter().map(|(row, other)| format!("{row} ({other}) at {column}")));
         columns += usize::from(!found.is_empty());

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// How the row of the full method is called.
 pub(super) const FULL: &str = "DyWeight";
 /// How the row of its handcrafted relative is called.
-pub(super) const IPNDM: &str = "iPNDM-3";
+pub(super) const IPNDM: &str = "iPNDM";
 
 /// What the study of learned rivals is told besides.
 #[derive(Clone, Default)]
@@ -129,6 +129,7 @@ impl StudySetup {
             reference: self.reference.clone(),
             scorers: self.scorers.clone(),
             batch: self.batch,
+            pictures: true,
         })
     }
 
@@ -146,7 +147,8 @@ impl StudySetup {
 
     /// iPNDM over all budgets, for scale.
     pub(super) fn ipndm(&self) -> Vec<Entry> {
-        let find = |nfe: &usize| lineup(self.model.model.prediction(), *nfe).into_iter().find(|e| e.row == IPNDM);
+        let subject = self.subject();
+        let find = |nfe: &usize| lineup(&subject, *nfe).into_iter().find(|entry| entry.row == IPNDM);
         self.budgets.iter().filter_map(find).collect()
     }
 

@@ -36,8 +36,8 @@ fn finding(view: &View<'_>, measure: Measure) -> Finding {
     let (mut yes, mut all, mut words) = (0, 0, Vec::new());
     for column in view.columns() {
         let values: Vec<f64> =
-            TEACHERS.iter().filter_map(|(row, ..)| Some(view.get(measure, row, column)?.value)).collect();
-        let Some(ipndm) = view.get(measure, IPNDM, column).filter(|_| !values.is_empty()) else { continue };
+            TEACHERS.iter().filter_map(|(row, ..)| Some(view.judged(measure, row, column)?.value)).collect();
+        let Some(ipndm) = view.judged(measure, IPNDM, column).filter(|_| !values.is_empty()) else { continue };
         let (best, worst) =
             (values.iter().copied().fold(f64::MAX, f64::min), values.iter().copied().fold(0.0, f64::max));
         all += 1;

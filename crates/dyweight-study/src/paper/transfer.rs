@@ -55,6 +55,7 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
                 who: who.clone(),
                 subject,
                 once: false,
+                chosen: None,
             });
         }
     };
@@ -64,7 +65,7 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
         let who = Candidate::Learned { train, schedule, on, after: None };
         add(format!("learned on {}", subject.name), &who);
     }
-    if let Some(ipndm) = lineup(setup.model.model.prediction(), nfe).into_iter().find(|e| e.row == IPNDM) {
+    if let Some(ipndm) = lineup(&setup.subject(), nfe).into_iter().find(|e| e.row == IPNDM) {
         add(IPNDM.into(), &ipndm.who);
     }
     entries
@@ -74,11 +75,12 @@ fn finding(view: &View<'_>, measure: Measure) -> Finding {
     let (mut native, mut transferred) = (Tally::default(), Tally::default());
     for column in view.columns() {
         let own = format!("learned on {column}");
-        let (Some(at_home), Some(ipndm)) = (view.get(measure, &own, column), view.get(measure, IPNDM, column)) else {
+        let (Some(at_home), Some(ipndm)) = (view.judged(measure, &own, column), view.judged(measure, IPNDM, column))
+        else {
             continue;
         };
         for row in view.rows().into_iter().filter(|r| *r != own && *r != IPNDM) {
-            let Some(away) = view.get(measure, row, column) else { continue };
+            let Some(away) = view.judged(measure, row, column) else { continue };
             native.add(&at_home, &away);
             transferred.add(&away, &ipndm);
         }

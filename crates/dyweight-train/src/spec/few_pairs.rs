@@ -9,6 +9,7 @@ use crate::recipe::{Group, Phase, Recipe};
 use crate::{Loss, Optimiser};
 use dyweight_core::error::{Error, Result};
 use dyweight_solvers::learned::Block;
+use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use serde::{Deserialize, Serialize};
 
 /// More parameters than this are learned faster with gradients: an iteration makes a solve of every pair for each.
@@ -35,10 +36,12 @@ impl TrainSpec {
         self.recipe.map_or(self.is_gauss_newton(), |recipe| recipe == TrainRecipe::Few)
     }
 
-    /// True if a start may be chosen: it changes neither what is compared nor a solver that is given.
-    pub(crate) fn chooses_start(&self) -> bool {
+    /// True if something of the start is left to choose: never of a solver that is given, nor where it would change what is compared.
+    pub(crate) fn is_open(&self, budget: Budget, schedule: &ScheduleSpec) -> bool {
         let at_the_end = self.supervision.as_deref().is_none_or(|s| s == "endpoint");
-        self.is_few() && self.method_name() == "dyweight" && self.init.is_none() && at_the_end
+        let chosen_for = self.method_name() == "dyweight" && self.init.is_none() && at_the_end && !self.is_plain();
+        let left = self.afs.is_none() && matches!(budget, Budget::Nfe(_)) || self.order.is_none();
+        self.choose_start.unwrap_or(self.is_few()) && chosen_for && (left || !schedule.names_a_rule())
     }
 
     /// The options with the rule of descent that a recipe of few pairs has.

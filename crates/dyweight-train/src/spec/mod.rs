@@ -37,6 +37,9 @@ pub struct TrainSpec {
     /// few (few pairs, no gradients, the best of many starts) or paper (many pairs, Adam, one start).
     #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"])))]
     pub recipe: Option<TrainRecipe>,
+    /// Choose what of grid, order and analytical first step is not given, by a little training of each start [true with few].
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
+    pub choose_start: Option<bool>,
     /// Analytical first step [true with --nfe on a denoising model].
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub afs: Option<bool>,

@@ -91,7 +91,11 @@ impl TrainSpec {
         }
         let lr = Some(recipe.phases[0].groups[0].rate.base).filter(|_| !spec.is_gauss_newton());
         let afs = Some(student.frame.afs);
-        let resolved = TrainSpec { afs, lr, ..settled };
+        // What is left to choose is none of the options.
+        let resolved = match spec.is_open(budget, schedule) {
+            true => TrainSpec { afs: self.afs, order: self.order, lr, ..settled },
+            false => TrainSpec { afs, lr, ..settled },
+        };
         Ok(TrainPlan { student, learnable, start: params, window, recipe, supervision, halved, taught_on, resolved })
     }
 

@@ -364,8 +364,9 @@ fn an_experiment_leaves_the_same_records_for_any_number_of_processes() {
             reference: None,
             scorers: Vec::new(),
             batch: 8,
+            pictures: true,
         };
-        Experiment { name: "test".into(), subjects: vec![subject], entries, judging }
+        Experiment::new("test", vec![subject], entries, judging).unwrap()
     };
     let alone = Place::new("experiment");
     run(&experiment(), &alone.0, &alone_comm(), &mut Blind).unwrap();

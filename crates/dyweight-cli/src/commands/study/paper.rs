@@ -214,7 +214,7 @@ pub fn run(name: &str, args: &PaperArgs, besides: impl FnOnce(&mut StudySetup), 
     }
     let experiment = study.experiment(&setup)?;
     experiment.subjects.iter().try_for_each(|subject| experiment.judging.check(subject))?;
-    let Some(results) = benchmark::results(&experiment, &out, &args.output, comm)? else { return Ok(()) };
+    let Some((experiment, results)) = benchmark::results(experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
     benchmark::report_study(study, &view, &out, &args.output)
 }

@@ -37,6 +37,11 @@ impl Job<'_> {
 }
 
 impl Improvement {
+    /// True if a handcrafted solver is as close: then there is nothing to hand out.
+    pub fn is_none(&self) -> bool {
+        self.distance >= self.rival.distance
+    }
+
     /// As a person would say it.
     pub fn sentence(&self) -> String {
         let Self { nfe, distance, rival: Rival { name, distance: other, tried, .. } } = self;
@@ -47,7 +52,7 @@ impl Improvement {
             p => format!("{p:.0} % closer to the teacher than"),
         };
         format!(
-            "{nfe} calls: {how} {name}, the best of {tried} handcrafted solvers \
+            "{nfe} calls: {how} {name}, the best of {tried} handcrafted settings \
              ({distance:.4} against {other:.4} on the validation pairs)"
         )
     }

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 /// What the options a run was resolved to begin with.
 const HEAD: &str = "# dyweight train --config ";
 /// The endings of the files beside a solver.
-const NEIGHBOURS: [&str; 7] =
-    ["config.toml", "state", "stats.jsonl", "loss.svg", "loss.png", "weights.svg", "weights.png"];
+const NEIGHBOURS: [&str; 8] =
+    ["config.toml", "state", "stats.jsonl", "start.json", "loss.svg", "loss.png", "weights.svg", "weights.png"];
 
 /// One budget.
 pub struct Job<'j> {
@@ -138,11 +138,34 @@ impl<'j> Job<'j> {
     }
 
     pub fn run(&self, args: &TrainArgs, dataset: &Dataset) -> Result<()> {
-        let is_root = self.trainer.config().comm.is_root();
+        let (is_root, started) = (self.trainer.config().comm.is_root(), Instant::now());
         if is_root {
             self.write_config()?;
         }
-        let (started, files) = (Instant::now(), self.files());
+        let Some(trainer) = self.settled(args, dataset)? else { return self.learn(args, dataset, started) };
+        let Self { model, out, config, .. } = self;
+        Job { model, trainer, out: out.clone(), config: config.clone() }.learn(args, dataset, started)
+    }
+
+    /// The training from the start that was chosen, where one is.
+    fn settled(&self, args: &TrainArgs, dataset: &Dataset) -> Result<Option<Trainer>> {
+        let mut progress = None;
+        let settled = self.trainer.settled(dataset, &mut |all| match &mut progress {
+            None => progress = Some(ui::Progress::new("choosing the start", all)),
+            Some(progress) => progress.add(1, ""),
+        });
+        progress.into_iter().for_each(ui::Progress::finish);
+        if let Err(Error::Cancelled) = settled {
+            ui::say(&format!("stopped; begin anew with: {} --resume", self.again(args)));
+        }
+        let Some((trainer, search)) = settled? else { return Ok(None) };
+        let sentence = search.sentence().filter(|_| trainer.config().comm.is_root());
+        sentence.iter().for_each(|sentence| ui::say(&format!("{} calls: {sentence}", self.calls())));
+        Ok(Some(trainer))
+    }
+
+    fn learn(&self, args: &TrainArgs, dataset: &Dataset, started: Instant) -> Result<()> {
+        let (is_root, files) = (self.trainer.config().comm.is_root(), self.files());
         let goes_on = args.resume && files.state.exists();
         let mut trace = args.trace.as_ref().map(|_| self.trainer.begin(dataset)).transpose()?.map(|r| Trace::start(&r));
         if let Some(samples) = self.trainer.variety_samples().filter(|_| is_root) {
@@ -203,7 +226,10 @@ impl<'j> Job<'j> {
 
     /// Says what would be done.
     pub fn dry_run(&self, args: &TrainArgs) -> Result<()> {
-        let (plan, work) = (&self.trainer.plan, self.trainer.work()?);
+        let (plan, mut work) = (&self.trainer.plan, self.trainer.work()?);
+        if plan.recipe.validate_every.is_some() {
+            work.calls += self.trainer.calls_of_search(self.calls())?;
+        }
         let recipe = &plan.recipe;
         let pairs = self.trainer.config().spec.pairs(&*self.model.model, "training")?;
         let condition = |range: Range<usize>| Ok(pairs.condition(range));

@@ -53,6 +53,10 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         tokenizer: job.tokenizer.clone(),
         text_tokens: job.text_tokens,
     };
+    if range.is_some() {
+        // Budgets of one file share grid, order and first step.
+        args.spec.choose_start.get_or_insert(false);
+    }
     let model = opened(&ModelSpec { beta_table: args.schedule.beta_table.clone(), ..model.spec(None)? })?;
     if let Some(class) = &mut args.spec.class {
         *class = ClassName::Number(class_of(&class.to_string(), model.class_names(), &[])?);

@@ -107,6 +107,9 @@ impl Job<'_> {
         ui::say(&said);
         trained.variety.iter().for_each(tell);
         gain.iter().for_each(|gain| ui::say(&gain.sentence()));
+        if let Some(gain) = gain.filter(|gain| gain.is_none()) {
+            ui::warn(&format!("nothing was gained: use {}, or train with more --pairs", gain.rival.name));
+        }
         trained.file.warnings().iter().for_each(|w| ui::warn(w));
         let out = shown(&self.out);
         let mut ends = vec!["config.toml", "stats.jsonl", "loss.svg"];

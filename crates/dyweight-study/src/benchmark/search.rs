@@ -1,0 +1,175 @@
+//! The best setting of every handcrafted row, found on samples that are not reported.
+//!
+//! A learned solver has its grid, its window and its first step chosen for it. So a handcrafted one is given the best of the settings that its
+//! row leaves open ([`handcrafted::settings`]), by successive halving on seeds of their own:
+//!
+//! ```text
+//! all settings that can make the calls     on a sixteenth of the seeds
+//! the best quarter of them                 on a quarter
+//! the best quarter of these                on all; the best takes the row's place
+//! ```
+
+use super::candidate::Candidate;
+use super::evaluator::Ready;
+use super::experiment::{Entry, Experiment, Judging, Subject};
+use super::run::Results;
+use dyweight_core::error::{Error, Result};
+use dyweight_solvers::spec::handcrafted::{Handcrafted, settings};
+use dyweight_solvers::spec::{ScheduleSpec, Seeds};
+use dyweight_train::Work;
+
+/// Where the seeds of a search begin, unless these are judged on.
+const FIRST_SEED: u64 = 1_000_000_000;
+/// Of so many settings, one goes on to the next round.
+const KEPT: usize = 4;
+/// Rounds of a search.
+const ROUNDS: u32 = 3;
+
+/// What a search found for a row at a budget.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chosen {
+    /// The setting, as a list of solvers has it.
+    pub term: String,
+    /// How many were tried.
+    pub tried: usize,
+}
+
+/// Runs an experiment, or reads what is on record of it, in a folder of this name.
+pub type Runner<'r> = dyn FnMut(&Experiment, &str) -> Result<Results> + 'r;
+
+/// An open entry by its place, with the settings that are still possible.
+type Open = (usize, Vec<Handcrafted>);
+
+impl Judging {
+    /// Seeds to search on: as many as are judged on or fewer, and none of them.
+    pub(super) fn search_seeds(&self, most: usize) -> Result<Seeds> {
+        let many = most.min(self.seeds.len()).max(2) as u64;
+        let begins = |first: &u64| self.seeds.iter().all(|seed| !(*first..first + many).contains(&seed));
+        let first = (0..).map(|k| FIRST_SEED + k * many).find(begins).unwrap_or(FIRST_SEED);
+        Seeds::parse(&format!("{first}-{}", first + many - 1))
+    }
+}
+
+impl Experiment {
+    /// True if a row has something to be searched for.
+    pub fn is_open(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry.who, Candidate::Open { .. }))
+    }
+
+    /// The same with every open row at its best setting. Every process must call it.
+    pub fn searched(mut self, run: &mut Runner<'_>) -> Result<Self> {
+        let mut open = self.open()?;
+        let tried: Vec<usize> = open.iter().map(|(_, settings)| settings.len()).collect();
+        for round in 0..ROUNDS {
+            let (search, places) = self.round(&open, round)?;
+            if search.entries.is_empty() {
+                break;
+            }
+            let results = run(&search, &format!("search/{}", search.judging.seeds.len()))?;
+            let distance = |place: usize| {
+                let score = results.score(&search, &search.entries[place]);
+                score.and_then(|score| Some(score.rmse.as_ref()?.value)).unwrap_or(f64::INFINITY)
+            };
+            let kept = |many: usize| if round + 1 == ROUNDS { 1 } else { many.div_ceil(KEPT) };
+            for ((_, settings), places) in open.iter_mut().zip(places) {
+                let mut order: Vec<usize> = (0..places.len()).collect();
+                order.sort_by(|a, b| distance(places[*a]).total_cmp(&distance(places[*b])));
+                order.truncate(kept(order.len()));
+                if !order.is_empty() {
+                    *settings = order.into_iter().map(|at| settings[at].clone()).collect();
+                }
+            }
+        }
+        for ((at, settings), tried) in open.into_iter().zip(tried) {
+            self.entries[at].choose(&settings[0], tried);
+        }
+        Ok(self)
+    }
+
+    /// The same with every open row at its first possible setting: as many calls, before anything is known.
+    pub fn unsearched(mut self) -> Result<Self> {
+        for (at, settings) in self.open()? {
+            self.entries[at].choose(&settings[0], settings.len());
+        }
+        Ok(self)
+    }
+
+    /// What a search costs, teacher and all.
+    pub fn search_work(&self) -> Result<Work> {
+        let mut open = self.open()?;
+        let mut calls = 0;
+        for round in 0..ROUNDS {
+            let (search, _) = self.round(&open, round)?;
+            let samples = search.judging.seeds.len();
+            calls += search.entries.iter().map(|entry| samples * entry.nfe).sum::<usize>();
+            for subject in search.subjects.iter().filter(|_| !search.entries.is_empty()) {
+                calls += samples * search.judging.teacher(subject)?.1;
+            }
+            open.iter_mut().for_each(|(_, settings)| settings.truncate(settings.len().div_ceil(KEPT)));
+        }
+        Ok(Work { calls, gradients: 0 })
+    }
+
+    fn open(&self) -> Result<Vec<Open>> {
+        let mut open = Vec::new();
+        for (at, entry) in self.entries.iter().enumerate() {
+            if let Candidate::Open { .. } = entry.who {
+                open.push((at, entry.settings_on(&self.subjects[entry.subject])?));
+            }
+        }
+        Ok(open)
+    }
+
+    /// An experiment of everything that is still open, and where each setting of each row stands in it; a row with one setting needs none.
+    fn round(&self, open: &[Open], round: u32) -> Result<(Experiment, Vec<Vec<usize>>)> {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut places = Vec::new();
+        for (at, settings) in open {
+            let first = entries.len();
+            if settings.len() > 1 {
+                let own = &self.entries[*at];
+                entries.extend(settings.iter().map(|s| Entry { row: s.term(), who: s.into(), ..own.clone() }));
+            }
+            places.push((first..entries.len()).collect());
+        }
+        let all = self.search.iter().collect::<Vec<u64>>();
+        let many = all.len().div_ceil(KEPT.pow(ROUNDS - 1 - round)).clamp(all.len().min(2), all.len());
+        let seeds = Seeds::parse(&format!("{}-{}", all[0], all[many - 1]))?;
+        let judging = Judging { seeds, reference: None, scorers: Vec::new(), pictures: false, ..self.judging.clone() };
+        let (name, subjects) = ("search".to_string(), self.subjects.clone());
+        Ok((Experiment { name, subjects, entries, judging, search: self.search.clone() }, places))
+    }
+}
+
+impl From<&Handcrafted> for Candidate {
+    fn from(setting: &Handcrafted) -> Self {
+        let Handcrafted { solver, schedule, afs } = setting.clone();
+        Candidate::Handcrafted { solver, schedule, afs }
+    }
+}
+
+impl Entry {
+    fn choose(&mut self, setting: &Handcrafted, tried: usize) {
+        self.who = setting.into();
+        self.chosen = Some(Chosen { term: setting.term(), tried });
+    }
+
+    /// The settings an open entry may take at its budget; an error where there is none.
+    pub(super) fn settings_on(&self, subject: &Subject) -> Result<Vec<Handcrafted>> {
+        let Candidate::Open { fixed } = &self.who else { return Ok(Vec::new()) };
+        let (model, calls) = (&*subject.model.model, subject.calls()?);
+        let (mut possible, mut refused) = (Vec::new(), None);
+        for setting in settings(model.prediction(), fixed)? {
+            let entry = Entry { who: (&setting).into(), ..self.clone() };
+            match Ready::handcrafted(&entry, model, calls, &ScheduleSpec::default()) {
+                Ok(_) => possible.push(setting),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        match refused {
+            Some(error) if possible.is_empty() => Err(error),
+            None if possible.is_empty() => Err(Error::Cancelled),
+            _ => Ok(possible),
+        }
+    }
+}
