@@ -222,6 +222,7 @@ impl TrainSpec {
         let spec = methods::find(self.method_name())?.usual(self.clone());
         let name = spec.loss.as_deref().unwrap_or("l2");
         let given = [
+            ("features", "features", self.features.is_some()),
             ("inception", "inception", self.inception.is_some()),
             ("resize", "inception", self.resize.is_some()),
             ("clip-model", "clip", self.clip_model.is_some()),
