@@ -11,9 +11,9 @@ use dyweight::files::{StoredTensor, TensorFile};
 use dyweight::models::unet::{Unet, UnetConfig};
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::{Rng, Stream};
+use dyweight::sample::Learned;
 use dyweight::sample::{Plan, sample_observed};
 use dyweight::solver_file::SolverFile;
-use dyweight::train::Learned;
 use dyweight::{Result, Tensor};
 
 const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dyweight-models/tests/data/latent");

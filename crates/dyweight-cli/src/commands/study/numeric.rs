@@ -6,8 +6,8 @@ use crate::files::text;
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
+use dyweight::comm::Solo;
 use dyweight::numeric::{Coupling, EndLoss, NumericOptions, Startup, page, run as run_numeric};
-use dyweight::train::comm::Solo;
 use serde_json::json;
 use std::path::PathBuf;
 
