@@ -13,7 +13,6 @@ use dyweight_study::training_loss;
 use dyweight_train::{Event, Files, Iteration, Trace, TrainConfig, TrainSpec, Trainer, beside, remove_state};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -132,10 +131,7 @@ pub fn train(
         let job = Job::new(&request, request.config(&model, comm)?.prepare()?)?;
         let file = job.run(&mut |iteration| {
             made.store(iteration.index + 1, Ordering::Relaxed);
-            match watch.as_ref().map_or(Ok(()), |watch| show(watch, iteration, job.trainer.iterations())) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(foreign(error)),
-            }
+            watch.as_ref().map_or(Ok(()), |watch| show(watch, iteration, job.trainer.iterations())).map_err(foreign)
         })?;
         Ok((file, job.trainer.warnings.clone()))
     };
@@ -211,7 +207,7 @@ impl<'j> Job<'j> {
         same && out.exists() && !Files::beside(out).state.exists()
     }
 
-    fn run(&self, watch: &mut dyn FnMut(&Iteration) -> ControlFlow<Error>) -> Result<SolverFile> {
+    fn run(&self, watch: &mut dyn FnMut(&Iteration) -> Result<()>) -> Result<SolverFile> {
         let Request { out, trace, resume, overwrite, .. } = self.request;
         let comm = self.trainer.config().comm.clone();
         if let Some(out) = out {

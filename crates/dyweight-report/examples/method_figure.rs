@@ -16,7 +16,6 @@ use dyweight_report::{
     Axis, Cloud, Dash, Field, Figure, HeatMap, LineChart, Marker, Paths, Plane, Point, Series, category,
 };
 use dyweight_solvers::solver_file::SolverFile;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// How many trajectories are drawn: those of the first seeds whose noise lies in the picture.
@@ -121,7 +120,7 @@ fn paths(model: &Mixture, solver: &dyn Solver, grid: &Grid, afs: bool, times: &[
         for (line, x) in lines.iter_mut().zip(state.x.tensor().data().chunks(2)) {
             line.push((x[0] / size, x[1] / size));
         }
-        ControlFlow::Continue(())
+        Ok(())
     })?;
     Ok(lines)
 }

@@ -12,12 +12,11 @@ use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::Budget;
 use dyweight_train::{Files, Iteration, TeacherCalls, TrainConfig, Trainer, Training, Work};
 use serde_json::Value;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// LowerOrderFinalText after each iteration, with the total; `Break` stops with the state saved.
-pub(super) type TrainingWatcher<'w> = dyn FnMut(&Iteration, usize) -> ControlFlow<Error> + 'w;
+/// Sees every iteration, with how many there are; an error stops, with the state saved.
+pub(super) type TrainingWatcher<'w> = dyn FnMut(&Iteration, usize) -> Result<()> + 'w;
 
 /// The training an entry asks for.
 pub(super) struct TrainingJob<'c> {
@@ -99,14 +98,9 @@ impl<'c> TrainingJob<'c> {
         if stages.contains(&0) {
             self.keep_stage(trainer, &trainer.begin(&dataset)?, 0, stages)?;
         }
-        let trained = trainer.run(&dataset, &mut |iteration, run| match self.keep_stage(
-            trainer,
-            run,
-            iteration.index + 1,
-            stages,
-        ) {
-            Ok(()) => watch(iteration, self.iterations()),
-            Err(error) => ControlFlow::Break(error),
+        let trained = trainer.run(&dataset, &mut |iteration, run| {
+            self.keep_stage(trainer, run, iteration.index + 1, stages)?;
+            watch(iteration, self.iterations())
         })?;
         if comm.is_root() { self.training_record(&trained.run, trained.file, stages).map(Some) } else { Ok(None) }
     }

@@ -155,7 +155,7 @@ impl TrainSpec {
     /// Network calls of one evaluation.
     pub fn calls(&self, model: &dyn Model) -> Result<usize> {
         let pairs = self.pairs(model, "training")?;
-        Ok(model.denoiser(&pairs.condition(0..1))?.calls())
+        Ok(model.denoiser(&pairs.condition(0..1))?.info().calls)
     }
 
     fn recipe(

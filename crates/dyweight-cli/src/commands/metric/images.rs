@@ -88,9 +88,7 @@ impl Images {
                 let mut progress = ui::Progress::new("features", folder.files.len());
                 for files in folder.files.chunks(batch) {
                     gathered.add(&folder.batch(files)?)?;
-                    if ui::stop_requested() {
-                        return Err(Error::Cancelled);
-                    }
+                    ui::go_on()?;
                     progress.add(files.len(), "");
                 }
                 progress.finish();

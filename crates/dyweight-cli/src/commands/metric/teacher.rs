@@ -81,9 +81,7 @@ fn folders(args: &TeacherArgs) -> Result<Vec<f64>> {
     for (a, b) in samples.files.chunks(batch).zip(teacher.files.chunks(batch)) {
         errors.extend(squared_errors(&samples.batch(a)?, &teacher.batch(b)?)?);
         progress.add(a.len(), "");
-        if ui::stop_requested() {
-            return Err(Error::Cancelled);
-        }
+        ui::go_on()?;
     }
     progress.finish();
     Ok(errors)

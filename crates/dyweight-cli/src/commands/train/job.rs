@@ -15,7 +15,7 @@ use dyweight::spec::Budget;
 use dyweight::study::training_loss;
 use dyweight::train::{Dataset, Files, Trace, TrainConfig, TrainOutcome, Trainer, beside, remove_state};
 use dyweight::{Error, Result};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -177,7 +177,7 @@ impl<'j> Job<'j> {
                 trace.add(iteration, run);
             }
             show.iteration(iteration, run);
-            if ui::stop_requested() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+            ui::go_on()
         });
         show.finish();
         if let Err(Error::Cancelled) = outcome {
