@@ -171,6 +171,13 @@ pub fn results(
     if args.dry_run {
         return if comm.is_root() { dry_run(experiment, out, args, comm).map(|()| None) } else { Ok(None) };
     }
+    // What cannot go there is refused before a search is made.
+    if comm.is_root() && out.exists() {
+        std::fs::create_dir_all(out).map_err(|e| Error::io("create", out, e))?;
+        if out.join(journal::FILE).exists() {
+            read(&experiment, out)?;
+        }
+    }
     // Ctrl-C is heard from here on.
     ui::stop_requested();
     let mut show = BenchmarkShow::new();

@@ -264,10 +264,10 @@ impl Trainer {
         let session = Session::open(run, self.config.files.clone(), &self.identity, self.config.can_resume())?;
         let (run, history) = session.snapshots_every(self.config.between_snapshots).run(watch)?;
         let variety = self.variety(&run)?;
-        let lost = variety.is_some_and(|variety| variety.is_lost());
+        let lost = variety.as_ref().is_some_and(Variety::is_lost);
         let params = if lost { self.plan.start.clone() } else { run.result().to_vec() };
         let mut file = self.solver_file(&run, &params, baseline)?;
-        file.training.extend(variety.map(|variety| ("variety".into(), crate::variety::facts(&variety))));
+        file.training.extend(variety.as_ref().map(|variety| ("variety".into(), crate::variety::facts(variety))));
         Ok(TrainOutcome { file, params, run, history, baseline, variety })
     }
 

@@ -16,6 +16,7 @@ use super::student::{Gradient, Signs, Student};
 use super::targets::Targets;
 use dyweight_core::denoiser::{Differentiable, Model};
 use dyweight_core::error::{Error, Result};
+use dyweight_core::features::FeatureMap;
 use dyweight_core::tensor::{Tensor, dot};
 use dyweight_sample::comm::{Comm, Wire};
 use dyweight_sample::{cut, each, in_parts, unit};
@@ -370,19 +371,18 @@ impl Training {
         targets: &Targets,
         pairs: Range<usize>,
     ) -> Result<Linearised> {
-        joint.linearised(&self.features(joint, student, solver, targets, pairs)?)
+        joint.linearised(&self.features(&**joint.map(), student, solver, targets, pairs)?)
     }
 
     /// Rows of features of what a solver makes of some pairs.
     pub(crate) fn features(
         &self,
-        joint: &Arc<dyn Joint>,
+        map: &dyn FeatureMap,
         student: &Student,
         solver: (&dyn Learnable, &[f64]),
         targets: &Targets,
         pairs: Range<usize>,
     ) -> Result<Vec<f64>> {
-        let map = &**joint.map();
         let rows =
             self.losses(targets, pairs, None, |model, noise, _, _| student.features(model, solver, noise, map))?;
         Ok(rows.concat())

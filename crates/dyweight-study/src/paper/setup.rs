@@ -10,7 +10,7 @@ use dyweight_metrics::FeatureReference;
 use dyweight_models::{LoadedModel, Scorer};
 use dyweight_sample::{Prompts, Show};
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
-use dyweight_train::{Defaults, SpanSpec, TrainSpec};
+use dyweight_train::{Defaults, SpanSpec, TrainRecipe, TrainSpec};
 use std::sync::Arc;
 
 /// How the row of the full method is called.
@@ -161,7 +161,8 @@ impl StudySetup {
 }
 
 fn training(model: &LoadedModel, quick: bool) -> TrainSpec {
-    let mut train = TrainSpec { memory: Some(Memory::Keep), ..TrainSpec::default() };
+    let (recipe, memory) = (Some(TrainRecipe::Paper), Some(Memory::Keep));
+    let mut train = TrainSpec { recipe, memory, ..TrainSpec::default() };
     match (quick, model.model.is_light()) {
         (true, true) => (train.iters, train.batch, train.validation) = (Some(300), Some(64), Some(256)),
         (true, false) => {

@@ -261,6 +261,7 @@ impl TrainSpec {
         let spec = methods::find(self.method_name())?.usual(self.clone());
         let name = spec.loss.as_deref().unwrap_or("l2");
         let given = [
+            ("features", "features", self.features.is_some()),
             ("inception", "inception", self.inception.is_some()),
             ("resize", "inception", self.resize.is_some()),
             ("clip-model", "clip", self.clip_model.is_some()),
@@ -339,7 +340,7 @@ impl Defaults {
     /// The usual amounts for a model.
     pub fn of(model: &dyn Model) -> Self {
         match model.is_light() {
-            true => Self { iterations: 1500, batch: 64, validation: 1024, few: (64, 64) },
+            true => Self { iterations: 1500, batch: 64, validation: 1024, few: (256, 256) },
             false => Self { iterations: 625, batch: 16, validation: 64, few: (16, 16) },
         }
     }

@@ -1,9 +1,9 @@
 //! What a person sees while a solver is trained.
 
 use crate::ui;
+use dyweight::Error;
 use dyweight::error::shown;
 use dyweight::train::{Event, Iteration, StartSearch, TrainWatch, Trainer, Training};
-use dyweight::Error;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
