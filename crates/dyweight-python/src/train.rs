@@ -168,12 +168,9 @@ impl TrainWatch for Listener<'_> {
         self.iterations = trainer.iterations();
     }
 
-    fn iteration(&mut self, iteration: &Iteration, _: &Training) -> ControlFlow<Error> {
+    fn iteration(&mut self, iteration: &Iteration, _: &Training) -> Result<()> {
         self.made.store(iteration.index + 1, Ordering::Relaxed);
-        match self.watch.map_or(Ok(()), |watch| show(watch, iteration, self.iterations)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(foreign(error)),
-        }
+        self.watch.map_or(Ok(()), |watch| show(watch, iteration, self.iterations)).map_err(foreign)
     }
 }
 

@@ -129,7 +129,7 @@ impl Session {
                 }
             };
             self.note(&iteration)?;
-            let reason = show(&iteration, &self.run).break_value();
+            let reason = show(&iteration, &self.run).err();
             if self.run.comm().any(reason.is_some())? {
                 self.save()?;
                 return Err(reason.unwrap_or(Error::Cancelled));
