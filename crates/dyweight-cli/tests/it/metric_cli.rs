@@ -153,7 +153,7 @@ fn two_networks_judge_the_same_images() {
     images(&place, "a", 8, 28, 0);
     place.works("metric stats a --features fashion-judge --out judge.npz");
     place.refuses("metric fid a judge.npz", &["fashion-judge", "fashion-features"]);
-    place.refuses("metric fid a fashion --features fashion-judgement", &["did you mean 'fashion-judge'"]);
+    place.refuses("metric fid a fashion --features fashion-juge", &["did you mean 'fashion-judge'"]);
 }
 
 #[test]
