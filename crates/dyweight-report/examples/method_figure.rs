@@ -1,7 +1,7 @@
 //! The figure of `docs/method.md`: what a DyWeight solver of the spiral has learned, and where that takes its samples.
 //!
 //! ```sh
-//! dyweight train --recipe paper --model mixture --nfe 3 --out spiral.json
+//! dyweight train --recipe few --model mixture --nfe 3 --out spiral.json
 //! cargo run --release --example method_figure -p dyweight-report -- spiral.json docs/images/method
 //! ```
 
