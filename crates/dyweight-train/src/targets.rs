@@ -58,7 +58,7 @@ pub struct Teacher {
 pub struct Targets {
     model: Arc<dyn Model>,
     pairs: Inputs,
-    teacher: Teacher,
+    teacher: Arc<Teacher>,
     supervision: Supervision,
     /// Samples per network call.
     batch: usize,
@@ -70,8 +70,14 @@ pub struct Targets {
 
 impl Targets {
     /// Targets of `pairs` by `teacher`, computed `batch` at a time.
-    pub fn new(model: Arc<dyn Model>, pairs: Inputs, teacher: Teacher, supervision: Supervision, batch: usize) -> Self {
-        let comm = Arc::new(Solo);
+    pub fn new(
+        model: Arc<dyn Model>,
+        pairs: Inputs,
+        teacher: impl Into<Arc<Teacher>>,
+        supervision: Supervision,
+        batch: usize,
+    ) -> Self {
+        let (teacher, comm) = (teacher.into(), Arc::new(Solo));
         Self { model, pairs, teacher, supervision, batch, directory: None, comm, stop: None, memory: Mutex::default() }
     }
 

@@ -191,7 +191,7 @@ fn prepare(experiment: &Experiment, directory: &Path, comm: &Arc<dyn Comm>) -> R
         let subject = &experiment.subjects[entry.subject];
         experiment.judging.teacher(subject)?;
         if let Candidate::Learned { on, .. } = &entry.who {
-            TrainingJob::of("", entry, &experiment.subjects[*on], directory, comm)?;
+            TrainingJob::of("", entry, &experiment.subjects[*on], directory, comm, None)?;
         }
         sampler_of(entry, subject)
     };
@@ -226,7 +226,7 @@ impl Working<'_> {
             if !self.results.training_records.contains_key(&key) {
                 continue;
             }
-            let config = TrainingJob::of(&key, entry, &self.experiment.subjects[*on], self.directory, self.comm)?;
+            let config = TrainingJob::of(&key, entry, &self.experiment.subjects[*on], self.directory, self.comm, None)?;
             if let Some(files) = config.map(|c| c.files()).filter(|f| f.state.exists()) {
                 dyweight_train::remove_state(&files)?;
             }
@@ -280,14 +280,14 @@ impl Working<'_> {
     fn learn(&mut self, key: &str, entry: &Entry, stages: &[usize]) -> Result<()> {
         let Candidate::Learned { on, .. } = &entry.who else { return Ok(()) };
         let subject = &self.experiment.subjects[*on];
-        let Some(config) = TrainingJob::of(key, entry, subject, self.directory, self.comm)? else { return Ok(()) };
-        let config = config.stopped_by(self.watch.stop());
+        let job = TrainingJob::of(key, entry, subject, self.directory, self.comm, self.watch.stop())?;
+        let Some(job) = job else { return Ok(()) };
         let cost = self.forecast.training_records.get(key).map_or(0.0, Work::in_calls);
-        self.begin(&format!("training {}, {} calls", entry.row, entry.nfe), config.iterations(), cost);
+        self.begin(&format!("training {}, {} calls", entry.row, entry.nfe), job.trainer().iterations(), cost);
         let watch = &mut self.watch;
-        let (begun, is_new) = (Instant::now(), !config.files().state.exists());
+        let (begun, is_new) = (Instant::now(), !job.files().state.exists());
         let mut is_root = true;
-        let training_record = config.take(stages, &mut |iteration, _| {
+        let training_record = job.take(stages, &mut |iteration| {
             if std::mem::take(&mut is_root) && iteration.index > 0 {
                 watch.skip(iteration.index);
             }
@@ -305,7 +305,7 @@ impl Working<'_> {
             atomic::write(&path, &training_record.file.to_bytes())?;
         }
         self.record(training_record.map(|training_record| Line::TrainingRecord(Box::new(training_record))))?;
-        if self.comm.is_root() { dyweight_train::remove_state(&config.files()) } else { Ok(()) }
+        job.finish()
     }
 
     /// Tells the watcher what comes now.

@@ -342,7 +342,7 @@ fn train(student: &Arc<Faulty>, spec: &TrainSpec, show: &mut dyn FnMut(&Training
     let plan: TrainPlan = spec.plan(&**student, &ScheduleSpec::default(), Budget::Nfe(3), Loss::L2)?;
     let targets = |purpose| -> Result<Arc<Targets>> {
         let teacher = spec.teacher(&*model, &plan)?;
-        let pairs = spec.pairs(&*model, purpose)?;
+        let pairs = plan.inputs_for(purpose);
         Ok(Arc::new(Targets::new(model.clone(), pairs, teacher, plan.supervision, 4)))
     };
     let (training, validation) = (targets("training")?, targets("validation")?);

@@ -153,7 +153,7 @@ fn trace(model: &Arc<dyn Model>, file: &TensorFile, name: &str, run: &Value) -> 
     let plan = spec.plan(&**model, &schedule(run), Budget::Steps(steps(&run["num_steps"])), Loss::L2)?;
     let of = |what: &str| list(file, &format!("{name}.{what}"));
     let (noise, losses, rates) = (of("noise"), of("loss"), of("lr"));
-    let mut pairs = spec.pairs(&**model, "training")?;
+    let mut pairs = plan.inputs.clone();
     pairs.noise = Noise::Given(Tensor::new([noise.len() / 48, 3, 4, 4], noise)?);
     let teacher = spec.teacher(&**model, &plan)?;
     let targets = Arc::new(Targets::new(model.clone(), pairs, teacher, plan.supervision, plan.recipe.micro_batch));

@@ -51,6 +51,7 @@ impl Images {
         }
         let folder = Folder::open(path, args.num)?;
         folder.keep_apart(out)?;
+        folder.count_others(path);
         Ok(Images::Folder { name: name.into(), folder })
     }
 
