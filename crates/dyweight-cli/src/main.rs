@@ -24,8 +24,8 @@ mod ui;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 use dyweight::Result;
+use dyweight::comm::Comm;
 use dyweight::error::shown;
-use dyweight::train::comm::Comm;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;

@@ -6,7 +6,7 @@
 
 pub use crate::progress::Progress;
 use crate::{colour, flags, machine, processes};
-use dyweight::train::comm::Comm;
+use dyweight::comm::Comm;
 use dyweight::{Error, Result};
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -46,22 +46,32 @@ impl Share {
     pub fn has_fallen(&self) -> bool {
         self.before - self.after > ERRORS * self.error
     }
+
+    /// True if it has risen by more than chance makes it.
+    pub fn has_risen(&self) -> bool {
+        self.after - self.before > ERRORS * self.error
+    }
 }
 
-/// How samples lie among reference samples: precision and recall, before and after.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// How samples lie among reference samples, before and after: precision and recall, and how far they are from real
+/// images, as a feature network sees it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Variety {
     /// Samples that lie among the reference's.
     pub precision: Share,
     /// Reference samples that lie among these.
     pub recall: Share,
+    /// The Fréchet distance to real images, where it is known and the samples are enough.
+    pub distance: Option<Share>,
+    /// The network whose features judge.
+    pub judge: String,
     /// Samples of each.
     pub samples: usize,
 }
 
 impl Variety {
-    /// True if either share has fallen.
+    /// True if a share has fallen, or the distance risen.
     pub fn is_lost(&self) -> bool {
-        self.precision.has_fallen() || self.recall.has_fallen()
+        self.precision.has_fallen() || self.recall.has_fallen() || self.distance.is_some_and(|d| d.has_risen())
     }
 }

@@ -1,15 +1,16 @@
 //! Statistics of features by name or file.
 
-use crate::frechet::{Statistics, fashion};
+use crate::frechet::{Statistics, fashion, fashion_by_judge};
 use dyweight_core::error::{Error, Result};
 use std::path::Path;
 
 /// The reference that is built in. As a folder it would be `./fashion`.
 pub const BUILT_IN_REFERENCE: &str = "fashion";
 
-/// The reference built in under a name, or those of an `.npz` file.
-pub fn statistics(name: &str) -> Result<Statistics> {
+/// The reference built in under a name, as a feature network sees its images, or those of an `.npz` file.
+pub fn statistics(name: &str, features: &str) -> Result<Statistics> {
     match name {
+        BUILT_IN_REFERENCE if features == "fashion-judge" => fashion_by_judge(),
         BUILT_IN_REFERENCE => fashion(),
         file if Path::new(file).exists() => Statistics::read(Path::new(file)),
         other => {

@@ -44,7 +44,7 @@ pub fn precision_recall(real: &Features, samples: &Features) -> Result<Precision
 pub fn variety(real: &Features, before: &Features, after: &Features) -> Result<Variety> {
     let ((precise, recalled), (then_precise, then_recalled)) = (inside(real, before)?, inside(real, after)?);
     let (precision, recall) = (change(&precise, &then_precise), change(&recalled, &then_recalled));
-    Ok(Variety { precision, recall, samples: after.len() })
+    Ok(Variety { precision, recall, distance: None, judge: String::new(), samples: after.len() })
 }
 
 /// Which samples lie among real images, and which of these among samples.

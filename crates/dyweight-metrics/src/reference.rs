@@ -15,12 +15,12 @@ pub type FeatureReference = (Arc<dyn FeatureMap>, Arc<Reference>);
 /// embedded model has the embedded reference and others have none.
 pub fn reference(model: &LoadedModel, name: Option<&str>, features: &FeatureSpec) -> Result<Option<FeatureReference>> {
     let name = match name {
-        None if model.name == "fashion" && *features == FeatureSpec::default() => "fashion",
+        None if model.name == "fashion" && features.is_embedded() => "fashion",
         None | Some("none") => return Ok(None),
         Some(name) => name,
     };
-    let statistics = statistics(name)?;
     let map = features.build(model.model.image_shape())?;
+    let statistics = statistics(name, map.name())?;
     let own = Origin { features: Some(map.name().into()), weights: Some(map.sha256().into()), ..Origin::default() };
     if let Some(problem) = statistics.source.conflict(&own) {
         return Err(Error::Conflict {

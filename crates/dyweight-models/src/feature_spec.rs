@@ -1,5 +1,6 @@
 //! Feature networks by name or file.
 
+use crate::fashion_judge::FashionJudge;
 use crate::features::FashionFeatures;
 use crate::inception::{Inception, Resize};
 use dyweight_core::error::{Error, Result};
@@ -8,11 +9,14 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+const FASHION: &str = "fashion";
+const JUDGE: &str = "fashion-judge";
+
 /// What a user says about features of images.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct FeatureSpec {
-    /// `fashion` or `inception`; left out, what fits: Inception where its weights are given, else the embedded network.
+    /// `fashion`, `fashion-judge` or `inception`; left out, Inception where its weights are given, else `fashion`.
     pub features: Option<String>,
     /// Weights of Inception-v3.
     pub inception: Option<PathBuf>,
@@ -23,18 +27,30 @@ pub struct FeatureSpec {
 impl FeatureSpec {
     /// The map for images of a shape.
     pub fn build(&self, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
-        let fitting = if self.inception.is_some() { "inception" } else { "fashion" };
-        match self.features.as_deref().unwrap_or(fitting) {
-            "fashion" => {
-                self.refuse_inception_options()?;
-                fashion(shape)
-            }
+        match self.name() {
             "inception" => self.inception(shape),
-            other => {
-                let known = ["fashion", "inception"].map(String::from).to_vec();
-                Err(Error::UnknownName { kind: "feature network", name: other.into(), known })
+            name => {
+                let map = embedded(name)?;
+                self.refuse_inception_options()?;
+                fitting(map, shape)
             }
         }
+    }
+
+    /// The map that judges what was trained on this one: the other of the two embedded networks, where they fit the
+    /// shape; else there is no other, and it is this one.
+    pub fn judge(&self, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
+        let map = embedded(if self.name() == JUDGE { FASHION } else { JUDGE })?;
+        if map.shape() == shape { Ok(map) } else { self.build(shape) }
+    }
+
+    /// True of the networks built in.
+    pub fn is_embedded(&self) -> bool {
+        [FASHION, JUDGE].contains(&self.name())
+    }
+
+    fn name(&self) -> &str {
+        self.features.as_deref().unwrap_or(if self.inception.is_some() { "inception" } else { FASHION })
     }
 
     fn inception(&self, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
@@ -52,21 +68,32 @@ impl FeatureSpec {
         match given.iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((name, _)) => Err(Error::Conflict {
-                problem: format!("--{name} is for features of Inception-v3, not of the embedded network"),
+                problem: format!("--{name} is for features of Inception-v3, not of the embedded networks"),
                 hint: format!("leave --{name} out, or ask for inception"),
             }),
         }
     }
 }
 
-fn fashion(shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
-    let features = FashionFeatures::embedded()?;
-    if features.shape() == shape {
-        return Ok(Arc::new(features));
+/// A network built in.
+fn embedded(name: &str) -> Result<Arc<dyn FeatureMap>> {
+    match name {
+        FASHION => Ok(Arc::new(FashionFeatures::embedded()?)),
+        JUDGE => Ok(Arc::new(FashionJudge::embedded()?)),
+        other => {
+            let known = [FASHION, JUDGE, "inception"].map(String::from).to_vec();
+            Err(Error::UnknownName { kind: "feature network", name: other.into(), known })
+        }
+    }
+}
+
+fn fitting(map: Arc<dyn FeatureMap>, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
+    if map.shape() == shape {
+        return Ok(map);
     }
     let [c, h, w] = shape;
     Err(Error::Conflict {
-        problem: format!("the embedded feature network takes 1x28x28 images, not {c}x{h}x{w}"),
+        problem: format!("the embedded feature networks take 1x28x28 images, not {c}x{h}x{w}"),
         hint: "use features of Inception-v3 (weights with --inception), or do without features".into(),
     })
 }
@@ -89,5 +116,19 @@ mod tests {
         assert!(hint(ruled("fashion", "edm"), [1, 28, 28]).contains("leave --resize out"));
         assert!(hint(ruled("inception", "pytorchfid"), [1, 28, 28]).contains("did you mean 'pytorch-fid'"));
         assert!(named("fashion").build([1, 28, 28]).is_ok());
+    }
+
+    #[test]
+    fn the_judge_is_another_network_wherever_there_is_one() {
+        let named = |name: Option<&str>| FeatureSpec { features: name.map(String::from), ..Default::default() };
+        for (own, judge) in
+            [(None, "fashion-judge"), (Some("fashion"), "fashion-judge"), (Some("fashion-judge"), "fashion-features")]
+        {
+            let (spec, shape) = (named(own), [1, 28, 28]);
+            assert_eq!(spec.judge(shape).unwrap().name(), judge);
+            assert_ne!(spec.judge(shape).unwrap().sha256(), spec.build(shape).unwrap().sha256());
+        }
+        // No embedded network looks at colours, and Inception's weights are not at hand.
+        assert!(named(Some("inception")).judge([3, 32, 32]).is_err());
     }
 }

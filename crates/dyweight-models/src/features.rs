@@ -53,16 +53,8 @@ impl FashionFeatures {
 
     /// From a file of tensors `conv{i}.*`, `norm{i}.*` and `head.*`.
     pub fn from_file(path: &Path, file: &TensorFile) -> Result<Self> {
-        let numbers = |name: &str, shape: &[usize]| -> Result<Vec<f32>> {
-            let tensor = file.tensor(name).map_err(|p| Error::malformed(path, p))?;
-            if tensor.shape() != shape {
-                let (expected, found) = (shape.to_vec(), tensor.shape().to_vec());
-                return Err(Error::Shape { what: format!("tensor '{name}' in {}", path.display()), expected, found });
-            }
-            Ok(tensor.to_f32())
-        };
-        let refused =
-            |e: dyweight_nn::Error| Error::malformed(path, Malformed::Inconsistent { problem: e.to_string() });
+        let numbers = |name: &str, shape: &[usize]| numbers(path, file, name, shape);
+        let refused = |e: dyweight_nn::Error| refused(path, &e);
         let layer = |i: usize| -> Result<(Conv2d, GroupNorm)> {
             let (inputs, outputs) = (if i == 0 { 1 } else { WIDTHS[i - 1] }, WIDTHS[i]);
             let weight = numbers(&format!("conv{i}.weight"), &[outputs, inputs, 3, 3])?;
@@ -93,13 +85,7 @@ impl FashionFeatures {
     }
 
     fn forward(&self, images: &Tensor, record: bool) -> Result<(Act, Vec<LayerTape>)> {
-        let [n, c, h, w] = images.shape();
-        if [c, h, w] != self.shape() {
-            let expected = [&[n][..], &self.shape()].concat();
-            return Err(Error::Shape { what: "images".into(), expected, found: images.shape().to_vec() });
-        }
-        let data: Vec<f32> = images.data().iter().map(|v| *v as f32).collect();
-        let (mut x, mut tape) = (Act::from_nchw(Shape { n, h, w, c }, &data), Vec::new());
+        let (mut x, mut tape) = (shown(images, self.shape())?, Vec::new());
         for (i, (conv, norm)) in self.layers.iter().enumerate() {
             let z = conv.forward(&x);
             let (active, stats) = norm.forward(&z, Modulation::None);
@@ -124,6 +110,32 @@ impl FashionFeatures {
         }
         to_tensor(&g)
     }
+}
+
+/// The numbers of a tensor, whose shape must be the one given.
+pub(super) fn numbers(path: &Path, file: &TensorFile, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+    let tensor = file.tensor(name).map_err(|p| Error::malformed(path, p))?;
+    if tensor.shape() != shape {
+        let (expected, found) = (shape.to_vec(), tensor.shape().to_vec());
+        return Err(Error::Shape { what: format!("tensor '{name}' in {}", path.display()), expected, found });
+    }
+    Ok(tensor.to_f32())
+}
+
+/// What the engine does not take of a file.
+pub(super) fn refused(path: &Path, error: &dyweight_nn::Error) -> Error {
+    Error::malformed(path, Malformed::Inconsistent { problem: error.to_string() })
+}
+
+/// Images as the engine takes them, which must be of one shape.
+pub(super) fn shown(images: &Tensor, shape: [usize; 3]) -> Result<Act> {
+    let [n, c, h, w] = images.shape();
+    if [c, h, w] != shape {
+        let expected = [&[n][..], &shape].concat();
+        return Err(Error::Shape { what: "images".into(), expected, found: images.shape().to_vec() });
+    }
+    let data: Vec<f32> = images.data().iter().map(|v| *v as f32).collect();
+    Ok(Act::from_nchw(Shape { n, h, w, c }, &data))
 }
 
 fn halving() -> AvgPool {

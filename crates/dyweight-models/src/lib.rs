@@ -10,6 +10,7 @@ mod decoded;
 pub mod edm;
 pub mod embedded;
 mod exchange;
+pub mod fashion_judge;
 mod feature_spec;
 pub mod features;
 pub mod flux;

@@ -1,8 +1,9 @@
 //! Failures as Python's exceptions: what Python raised comes back as itself, with a note of where it happened.
 
 use dyweight_core::error::Error;
-use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
+use std::ffi::CString;
 
 /// What Python raised, on its way through the library.
 pub fn foreign(error: PyErr) -> Error {
@@ -33,6 +34,15 @@ pub fn raised(py: Python<'_>, error: Error, place: Option<String>) -> PyErr {
         | Error::NotConverged { .. } => PyFloatingPointError::new_err(text),
         _ => PyValueError::new_err(text),
     }
+}
+
+/// Says what a person should know, as Python says such things.
+pub fn warn(py: Python<'_>, warnings: &[String]) -> PyResult<()> {
+    let category = py.get_type::<PyUserWarning>();
+    warnings.iter().try_for_each(|text| {
+        let text = CString::new(as_arguments(text)).unwrap_or_default();
+        PyErr::warn(py, &category, &text, 2)
+    })
 }
 
 /// A failure in words, with what to try; options are called what they are called in Python.

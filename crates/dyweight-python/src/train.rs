@@ -1,15 +1,15 @@
 //! Learning a solver for a model in Python: the same options, defaults, files and results as `dyweight train`.
 
-use crate::error::{foreign, raised};
+use crate::error::{foreign, raised, warn};
 use crate::model::{PythonModel, unread};
 use crate::processes::processes;
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result, shown};
 use dyweight_files::{Lock, atomic, read_file};
+use dyweight_sample::comm::{Comm, Solo};
 use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_study::training_loss;
-use dyweight_train::comm::Comm;
 use dyweight_train::{Event, Files, Iteration, Trace, TrainConfig, TrainSpec, Trainer, beside, remove_state};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ pub fn plan(py: Python<'_>, model: &Bound<'_, PyAny>, request: &str) -> PyResult
     let model = PythonModel::new(model)?;
     let find = || {
         let request = Request::read(request)?;
-        let trainer = request.config(&model, Arc::new(dyweight_train::comm::Solo))?.prepare()?;
+        let trainer = request.config(&model, Arc::new(Solo))?.prepare()?;
         let (plan, config) = (&trainer.plan, trainer.config());
         let teacher = config.spec.teacher(&*model, plan)?;
         Ok(json!({
@@ -108,7 +108,7 @@ pub fn plan(py: Python<'_>, model: &Bound<'_, PyAny>, request: &str) -> PyResult
             "afs": plan.student.frame.afs, "iterations": trainer.iterations(), "pairs": plan.recipe.pairs,
             "micro_batch": plan.recipe.micro_batch, "validation_pairs": plan.recipe.validation_pairs,
             "validate_every": plan.recipe.validate_every,
-            "teacher_evaluations": teacher.grid.steps() + usize::from(teacher.denoise_to_zero),
+            "teacher_evaluations": teacher.sampler.states() - 1,
             "recompute": plan.student.memory == dyweight_core::tape::Memory::Recompute,
         })
         .to_string())
@@ -130,18 +130,20 @@ pub fn train(
     let learn = || {
         let request = Request::read(request)?;
         let job = Job::new(&request, request.config(&model, comm)?.prepare()?)?;
-        job.run(&mut |iteration| {
+        let file = job.run(&mut |iteration| {
             made.store(iteration.index + 1, Ordering::Relaxed);
             match watch.as_ref().map_or(Ok(()), |watch| show(watch, iteration, job.trainer.iterations())) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => ControlFlow::Break(foreign(error)),
             }
-        })
+        })?;
+        Ok((file, job.trainer.warnings.clone()))
     };
-    let file = py.detach(learn).map_err(|e| {
+    let (file, warnings) = py.detach(learn).map_err(|e| {
         let made = made.load(Ordering::Relaxed);
         raised(py, e, (made > 0).then(|| format!("after {made} iterations of training")))
     })?;
+    warn(py, &warnings)?;
     Ok(String::from_utf8_lossy(&file.to_bytes()).into_owned())
 }
 

@@ -7,8 +7,7 @@
 //! Samples are not rounded to eight bits here, which has no derivative; what is reported elsewhere is.
 
 use dyweight_core::error::{Error, Result};
-use dyweight_core::features::FeatureMap;
-use dyweight_core::features::Variety;
+use dyweight_core::features::{FeatureMap, Share, Variety};
 use dyweight_files::Fingerprint;
 use dyweight_metrics::frechet::{Reference, Statistics};
 use dyweight_metrics::linalg::Moments;
@@ -21,16 +20,33 @@ pub struct FrechetLoss {
     map: Arc<dyn FeatureMap>,
     reference: Arc<Reference>,
     identity: String,
+    judge: Arc<dyn FeatureMap>,
+    judges_reference: Option<Arc<Reference>>,
 }
 
 impl FrechetLoss {
-    /// The distance to a reference, by the features it was made with.
+    /// The distance to a reference, by the features it was made with; they judge, too, until others do.
     pub fn new((map, reference): (Arc<dyn FeatureMap>, Arc<Reference>)) -> Self {
         let own = reference.statistics();
         let mut identity = Fingerprint::default();
         identity.add_numbers(&own.mu);
         identity.add_numbers(own.sigma.data());
-        Self { map, reference, identity: identity.text() }
+        let (judge, judges_reference) = (map.clone(), Some(reference.clone()));
+        Self { map, reference, identity: identity.text(), judge, judges_reference }
+    }
+
+    /// What comes of it is judged by other features, and their distance to a reference where there is one.
+    pub fn judged_by(self, judge: Arc<dyn FeatureMap>, reference: Option<Arc<Reference>>) -> Self {
+        Self { judge, judges_reference: reference, ..self }
+    }
+
+    /// How the judge's distance changes; too few samples have none.
+    fn change(&self, before: &Features, after: &Features) -> Result<Option<Share>> {
+        let Some(reference) = self.judges_reference.as_ref().filter(|_| after.len() > after.dims()) else {
+            return Ok(None);
+        };
+        let (before, after) = (reference.estimate(before)?, reference.estimate(after)?);
+        Ok(Some(Share { before: before.value, after: after.value, error: after.minus(&before).error }))
     }
 }
 
@@ -43,9 +59,15 @@ impl Joint for FrechetLoss {
         &self.identity
     }
 
+    fn judge(&self) -> &Arc<dyn FeatureMap> {
+        &self.judge
+    }
+
     fn variety(&self, teacher: &[f64], before: &[f64], after: &[f64]) -> Result<Variety> {
-        let features = |rows: &[f64]| Features::from_rows(self.map.dims(), rows.iter().map(|v| *v as f32).collect());
-        variety(&features(teacher)?, &features(before)?, &features(after)?)
+        let features = |rows: &[f64]| Features::from_rows(self.judge.dims(), rows.iter().map(|v| *v as f32).collect());
+        let (before, after) = (features(before)?, features(after)?);
+        let found = variety(&features(teacher)?, &before, &after)?;
+        Ok(Variety { distance: self.change(&before, &after)?, judge: self.judge.name().into(), ..found })
     }
 
     fn linearised(&self, rows: &[f64]) -> Result<Linearised> {
@@ -115,14 +137,38 @@ mod tests {
         }
     }
 
+    fn reference(mean: [f64; 3]) -> Arc<Reference> {
+        let sigma = Symmetric::new("sigma", 3, vec![1.5, 0.3, 0.1, 0.3, 0.8, -0.2, 0.1, -0.2, 2.0], 0.0).unwrap();
+        Arc::new(Reference::new(Statistics { mu: mean.to_vec(), sigma, source: Origin::default() }).unwrap())
+    }
+
+    /// What the loss's own features cannot see moves samples away from the judge's reference.
+    #[test]
+    fn another_network_judges_by_its_own_reference() {
+        let (map, judge): (Arc<dyn FeatureMap>, Arc<dyn FeatureMap>) = (Arc::new(Curved), Arc::new(Curved));
+        let own = FrechetLoss::new((map, reference([9.0; 3])));
+        let real = reference([0.0; 3]);
+        let rows = |n: usize, by: f64| -> Vec<f64> { Stream::new(3).normals(3 * n).iter().map(|v| v + by).collect() };
+        let (near, far) = (rows(40, 0.0), rows(40, 1.5));
+        let found = own.judged_by(judge.clone(), Some(real.clone())).variety(&near, &near, &far).unwrap();
+        let distance = found.distance.unwrap();
+        let estimate = |rows: &[f64]| {
+            let features = Features::from_rows(3, rows.iter().map(|v| *v as f32).collect()).unwrap();
+            real.estimate(&features).unwrap().value
+        };
+        assert_eq!((distance.before, distance.after), (estimate(&near), estimate(&far)));
+        assert!(distance.has_risen() && distance.error > 0.0 && found.is_lost(), "{found:?}");
+        assert_eq!(found.judge, "curved");
+        // Without a reference there is no distance.
+        let none = FrechetLoss::new((judge.clone(), real)).judged_by(judge, None);
+        assert!(none.variety(&near, &near, &far).unwrap().distance.is_none());
+    }
+
     /// The derivative of the distance of all samples in each number of each, by the linearisation and by differences.
     #[test]
     fn the_linearisation_has_the_derivative_of_the_distance() {
-        let mu = vec![0.2, -0.1, 0.7];
-        let sigma = Symmetric::new("sigma", 3, vec![1.5, 0.3, 0.1, 0.3, 0.8, -0.2, 0.1, -0.2, 2.0], 0.0).unwrap();
-        let reference = Reference::new(Statistics { mu, sigma, source: Origin::default() }).unwrap();
         let map: Arc<dyn FeatureMap> = Arc::new(Curved);
-        let loss = FrechetLoss::new((map.clone(), Arc::new(reference)));
+        let loss = FrechetLoss::new((map.clone(), reference([0.2, -0.1, 0.7])));
         let n = 12;
         let x = Tensor::new([n, 3, 1, 1], Stream::new(8).normals(3 * n)).unwrap();
         let around = |x: &Tensor| loss.linearised(map.features(x).unwrap().data()).unwrap();

@@ -28,25 +28,39 @@ pub fn training_loss(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> 
             return DecodedFeatures::of(model, |shape| clip(train, shape));
         }
         let (inception, resize) = (train.inception.clone(), train.resize.clone());
-        let spec = FeatureSpec { features: Some(name.into()), inception, resize };
+        let features = if name == "inception" { name } else { train.features.as_deref().unwrap_or(name) };
+        let spec = FeatureSpec { features: Some(features.into()), inception, resize };
         DecodedFeatures::of(model, |shape| spec.build(shape))
     })
 }
 
-/// The Fréchet distance to real images, by the features its statistics were made with.
+/// The Fréchet distance to real images, by the features its statistics were made with. Another network judges.
 fn frechet(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> {
     let name = train.joint.reference.as_deref().unwrap_or(BUILT_IN_REFERENCE);
-    let statistics = statistics(name)?;
-    let inception = train.inception.clone();
-    let features = if inception.is_some() { "inception" } else { BUILT_IN_REFERENCE };
-    let spec = FeatureSpec { features: Some(features.into()), inception, resize: train.resize.clone() };
+    let (features, inception) = (train.features.clone(), train.inception.clone());
+    let spec = FeatureSpec { features, inception, resize: train.resize.clone() };
     let map = DecodedFeatures::of(model, |shape| spec.build(shape))?;
+    let own = Arc::new(reference_of(name, &*map)?);
+    let judge = DecodedFeatures::of(model, |shape| spec.judge(shape))?;
+    // Statistics of a user's are of one network only.
+    let others = if judge.sha256() == map.sha256() {
+        Some(own.clone())
+    } else if name == BUILT_IN_REFERENCE {
+        Some(Arc::new(reference_of(name, &*judge)?))
+    } else {
+        None
+    };
+    let loss = FrechetLoss::new((map, own)).judged_by(judge, others);
+    Ok(Loss::Joint(Arc::new(loss)))
+}
+
+fn reference_of(name: &str, map: &dyn FeatureMap) -> Result<Reference> {
+    let statistics = statistics(name, map.name())?;
     if statistics.mu.len() != map.dims() {
         let what = format!("features of the reference '{name}'");
         return Err(Error::Shape { what, expected: vec![map.dims()], found: vec![statistics.mu.len()] });
     }
-    let loss = FrechetLoss::new((map, Arc::new(Reference::new(statistics)?)));
-    Ok(Loss::Joint(Arc::new(loss)))
+    Reference::new(statistics)
 }
 
 fn clip(train: &TrainSpec, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {

@@ -9,9 +9,9 @@ use dyweight_metrics::FeatureReference;
 use dyweight_metrics::Features;
 use dyweight_metrics::frechet::{Reference, Statistics};
 use dyweight_models::{LoadedModel, ModelSpec};
+use dyweight_sample::comm::{Comm, Solo};
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_study::benchmark::{Candidate, Entry, Experiment, Judging, Piece, Results, Subject, Watch, run};
-use dyweight_train::comm::{Comm, Solo};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, Barrier, Mutex};
@@ -289,9 +289,9 @@ fn a_teachers_calls_are_network_calls_with_guidance_too() {
         experiment.subjects[0].guidance = guidance;
         experiment.judging.teacher = SolverSpec::named("ipndm");
         experiment.judging.teacher_nfe = teacher_nfe;
-        let (teacher, nfe) = experiment.judging.teacher(&experiment.subjects[0]).ok()?;
+        let teacher = experiment.judging.teacher(&experiment.subjects[0]).ok()?.sampler;
         // One call more than steps: the final denoising.
-        Some((nfe, teacher.grid.steps() + 1))
+        Some((teacher.nfe, teacher.steps() + 1))
     };
     assert_eq!(calls(None, Some(20)), Some((20, 20)));
     assert_eq!(calls(Some(2.0), Some(20)), Some((20, 10)));

@@ -53,8 +53,11 @@ pub trait Joint: Send + Sync {
     /// The distance of a set of rows of features, and what a sample does to it.
     fn linearised(&self, rows: &[f64]) -> Result<Linearised>;
 
-    /// How samples of a student lie among the teacher's, before and after a training: rows of features of as many samples each, row by row of the same noise
-    /// in the last two.
+    /// The features of whoever judges what has come of it: those of another network, wherever there is one.
+    fn judge(&self) -> &Arc<dyn FeatureMap>;
+
+    /// How samples of a student lie among the teacher's, before and after a training: rows of the judge's features of
+    /// as many samples each, row by row of the same noise in the last two.
     fn variety(&self, teacher: &[f64], before: &[f64], after: &[f64]) -> Result<Variety>;
 }
 

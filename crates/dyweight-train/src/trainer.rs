@@ -1,7 +1,7 @@
 //! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is put together.
 
-use crate::comm::{Comm, Solo};
-use crate::interrupt::Stop;
+use crate::Loss;
+use crate::methods::dyweight::STARTS;
 use crate::methods::gits::Ground;
 use crate::methods::learned_weights::{LearnedWeights, ScaleMode};
 use crate::session::{Files, Session, Watcher};
@@ -9,13 +9,15 @@ use crate::snapshot::Snapshot;
 use crate::spec::{TrainPlan, TrainSpec};
 use crate::targets::{Supervision, Targets};
 use crate::training::{Training, TrainingParts};
-use crate::{Loss, Noise};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::Variety;
 use dyweight_core::solver::Initial;
 use dyweight_files::Fingerprint;
-use dyweight_solvers::solver_file::{ModelIdentity, SolverFile};
+use dyweight_sample::Stop;
+use dyweight_sample::comm::{Comm, Solo};
+use dyweight_sample::{Learned, Noise, misfits, require_prediction};
+use dyweight_solvers::solver_file::{Asked, ModelIdentity, SolverFile};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -64,6 +66,8 @@ pub struct Trainer {
     pub plan: TrainPlan,
     /// Names the run: two runs of the same text leave the same bits.
     identity: String,
+    /// In what the run is not the one its start was learned for.
+    pub warnings: Vec<String>,
 }
 
 /// Teacher's results for training and for validation.
@@ -125,8 +129,29 @@ impl TrainConfig {
     pub fn prepare(self) -> Result<Trainer> {
         let plan = self.spec.plan(&*self.model, &self.schedule, self.budget, self.loss.clone())?;
         self.spec.teacher(&*self.model, &plan)?;
+        let warnings = self.misfits_of_the_start(&plan)?;
         let identity = self.identity(&plan)?;
-        Ok(Trainer { config: self, plan, identity })
+        Ok(Trainer { config: self, plan, identity, warnings })
+    }
+
+    /// In what this run is not the one that `--init` was learned for; a start of another prediction is refused.
+    fn misfits_of_the_start(&self, plan: &TrainPlan) -> Result<Vec<String>> {
+        let Some(source) = self.spec.init.as_deref().filter(|name| !STARTS.contains(name)) else {
+            return Ok(Vec::new());
+        };
+        let frame = &plan.student.frame;
+        let asked =
+            Asked { budget: Some(Budget::Steps(frame.grid.steps())), guidance: self.spec.guidance, calls: None };
+        let Some(file) = Learned::open(source)?.at(asked)?.file else { return Ok(Vec::new()) };
+        require_prediction(&file, &*self.model, &self.identity)?;
+        let model = (&*self.model, &self.identity);
+        let mut found = misfits(&file, model, self.spec.guidance, (frame.afs, &frame.grid));
+        let window = file.body.weights().and_then(|w| w.weights.iter().map(Vec::len).max()).unwrap_or(0);
+        if let Some(order) = self.spec.order.filter(|order| *order < window) {
+            let what = "the oldest weight that is left takes those that are dropped, so that every step goes as far";
+            found.push(format!("its window of {window} is cut to {order}: {what}"));
+        }
+        Ok(found.into_iter().map(|what| format!("--init {source}: {what}")).collect())
     }
 
     /// True if what an interrupted run has left is gone on with.
@@ -279,10 +304,10 @@ impl Trainer {
             }
         }
         let variety = self.variety(&run)?;
-        let lost = variety.is_some_and(|variety| variety.is_lost());
+        let lost = variety.as_ref().is_some_and(Variety::is_lost);
         let params = if lost { self.plan.start.clone() } else { run.result().to_vec() };
         let mut file = self.solver_file(&run, &params, baseline)?;
-        file.training.extend(variety.map(|variety| ("variety".into(), crate::variety::facts(&variety))));
+        file.training.extend(variety.as_ref().map(|variety| ("variety".into(), crate::variety::facts(variety))));
         Ok(TrainOutcome { file, params, run, baseline, variety })
     }
 

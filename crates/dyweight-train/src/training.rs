@@ -13,11 +13,13 @@ use super::recipe::Recipe;
 use super::relax::{self, Moved, Relaxation};
 use super::stepwise::{Stepwise, Stride, Walk, tame};
 use super::student::{Gradient, Signs, Student};
-use super::targets::{Targets, cut, each, in_parts, unit};
-use crate::comm::{Comm, Wire};
+use super::targets::Targets;
 use dyweight_core::denoiser::{Differentiable, Model};
 use dyweight_core::error::{Error, Result};
+use dyweight_core::features::FeatureMap;
 use dyweight_core::tensor::{Tensor, dot};
+use dyweight_sample::comm::{Comm, Wire};
+use dyweight_sample::{cut, each, in_parts, unit};
 use dyweight_solvers::learned::Frame;
 use std::ops::Range;
 use std::sync::Arc;
@@ -369,19 +371,18 @@ impl Training {
         targets: &Targets,
         pairs: Range<usize>,
     ) -> Result<Linearised> {
-        joint.linearised(&self.features(joint, student, solver, targets, pairs)?)
+        joint.linearised(&self.features(&**joint.map(), student, solver, targets, pairs)?)
     }
 
     /// Rows of features of what a solver makes of some pairs.
     pub(crate) fn features(
         &self,
-        joint: &Arc<dyn Joint>,
+        map: &dyn FeatureMap,
         student: &Student,
         solver: (&dyn Learnable, &[f64]),
         targets: &Targets,
         pairs: Range<usize>,
     ) -> Result<Vec<f64>> {
-        let map = &**joint.map();
         let rows =
             self.losses(targets, pairs, None, |model, noise, _, _| student.features(model, solver, noise, map))?;
         Ok(rows.concat())

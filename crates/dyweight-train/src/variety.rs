@@ -1,16 +1,20 @@
-//! Whether a second stage has kept the variety of its start.
+//! Whether a second stage is better by features it was not trained on, and has kept the variety of its start.
 //!
 //! A loss of all samples at once ([`Joint`]) can be lowered by samples that are better and fewer of a kind. So what such a training has found is compared with its
 //! start on noise that nothing else uses, among samples of the teacher on other noise still: how many of the student's look like the teacher's (precision), and
 //! how many of the teacher's look like the student's (recall). A share that has fallen by more than twice the standard error of the difference is lost, and then the start
 //! is the result. Both students have the same noise, so what they share drops out of that error.
+//!
+//! It can also be lowered in the eyes of its own features alone. So all of this is seen by those of another network
+//! where there is one, and by their distance to the real images: where it has risen by more than twice its error, the
+//! start is the result, too.
 
 use crate::joint::Joint;
-use crate::targets::{in_parts, unit};
 use crate::trainer::Trainer;
 use crate::training::Training;
 use dyweight_core::error::Result;
 use dyweight_core::features::{Share, Variety};
+use dyweight_sample::{in_parts, unit};
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +26,8 @@ const FEWEST: usize = 64;
 pub(crate) fn facts(variety: &Variety) -> Value {
     let share = |share: &Share| json!({ "before": share.before, "after": share.after, "error": share.error });
     json!({
-        "precision": share(&variety.precision), "recall": share(&variety.recall), "samples": variety.samples,
+        "judge": variety.judge, "precision": share(&variety.precision), "recall": share(&variety.recall),
+        "distance": variety.distance.as_ref().map(share), "samples": variety.samples,
         "kept": if variety.is_lost() { "start" } else { "result" },
     })
 }
@@ -42,7 +47,7 @@ impl Trainer {
             return Ok(None);
         }
         let (teacher, own) = (self.features_of_the_teacher(joint, 0..samples)?, self.targets("variety")?);
-        let of = |params: &[f64]| run.features(joint, student, (run.learnable(), params), &own, 0..samples);
+        let of = |params: &[f64]| run.features(&**joint.judge(), student, (run.learnable(), params), &own, 0..samples);
         joint.variety(&teacher, &of(&self.plan.start)?, &of(run.result())?).map(Some)
     }
 
@@ -52,7 +57,7 @@ impl Trainer {
         targets.prepare(pairs.clone())?;
         let part = |range: Range<usize>| {
             let states = targets.of(range)?;
-            Ok(joint.map().features(&states[states.len() - 1])?.data().to_vec())
+            Ok(joint.judge().features(&states[states.len() - 1])?.data().to_vec())
         };
         let share = |mine| Ok(in_parts(model, mine, batch, part)?.concat());
         Ok(targets.comm().scatter_gather(pairs, unit(model, batch), share)?.concat())
@@ -105,11 +110,16 @@ mod tests {
     struct Pulled {
         map: Arc<dyn FeatureMap>,
         recall: f64,
+        distance: Option<Share>,
         seen: Mutex<Vec<Vec<f64>>>,
     }
 
     impl Joint for Pulled {
         fn map(&self) -> &Arc<dyn FeatureMap> {
+            &self.map
+        }
+
+        fn judge(&self) -> &Arc<dyn FeatureMap> {
             &self.map
         }
 
@@ -128,12 +138,17 @@ mod tests {
         fn variety(&self, teacher: &[f64], before: &[f64], after: &[f64]) -> Result<Variety> {
             self.seen.lock().unwrap().extend([teacher, before, after].map(<[f64]>::to_vec));
             let share = |after: f64| Share { before: 0.5, after, error: 0.01 };
-            Ok(Variety { precision: share(0.49), recall: share(self.recall), samples: before.len() / 2 })
+            let (judge, samples) = ("plain".into(), before.len() / 2);
+            Ok(Variety { precision: share(0.49), recall: share(self.recall), distance: self.distance, judge, samples })
         }
     }
 
     fn trained(recall: f64, plain: bool) -> (crate::TrainOutcome, Vec<f64>, Arc<Pulled>) {
-        let joint = Arc::new(Pulled { map: Arc::new(Plain), recall, seen: Mutex::default() });
+        judged(recall, None, plain)
+    }
+
+    fn judged(recall: f64, distance: Option<Share>, plain: bool) -> (crate::TrainOutcome, Vec<f64>, Arc<Pulled>) {
+        let joint = Arc::new(Pulled { map: Arc::new(Plain), recall, distance, seen: Mutex::default() });
         let mut spec = TrainSpec { iters: Some(4), batch: Some(4), teacher_nfe: Some(8), ..TrainSpec::default() };
         (spec.validation, spec.validate_every, spec.joint.moments) = (Some(32), Some(2), Some(20));
         (spec.plain, spec.lr) = (plain.then_some(true), Some(1e-3));
@@ -162,6 +177,12 @@ mod tests {
         assert_eq!(lost.file.training["variety"]["kept"], "start");
         let built = lost.run.learnable().export(&start, &lost.file.frame().unwrap()).unwrap();
         assert_eq!(lost.file.body, built.body);
+        // So does a distance that has risen by more than twice its error.
+        let to = |after: f64| Some(Share { before: 0.3, after, error: 0.01 });
+        let (nearer, _, _) = judged(0.5, to(0.319), false);
+        assert_ne!(nearer.params, start);
+        let (further, _, _) = judged(0.5, to(0.321), false);
+        assert_eq!((further.params, &further.file.training["variety"]["kept"]), (start, &"start".into()));
         // Whoever wants the reference algorithm and nothing else has it.
         assert!(trained(0.0, true).0.variety.is_none());
     }

@@ -4,7 +4,6 @@ use crate::gauss_newton::GaussNewton;
 use crate::targets::CHUNK;
 use crate::trainer::Trainer;
 use dyweight_core::error::Result;
-use dyweight_core::sample::{Plan, count_calls};
 use dyweight_core::tape::Memory;
 use std::collections::BTreeMap;
 
@@ -93,8 +92,6 @@ impl Trainer {
 
     fn calls_of_the_teacher(&self) -> Result<usize> {
         let (config, model) = (self.config(), &*self.config().model);
-        let teacher = config.spec.teacher(model, &self.plan)?;
-        let plan = Plan::new(&*teacher.solver, &teacher.grid).denoise_to_zero(teacher.denoise_to_zero);
-        Ok(config.spec.calls(model)? * count_calls(&plan, model.prediction())?)
+        Ok(config.spec.teacher(model, &self.plan)?.sampler.nfe)
     }
 }

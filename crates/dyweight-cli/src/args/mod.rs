@@ -131,11 +131,6 @@ pub struct ScheduleArgs {
 }
 
 impl ScheduleArgs {
-    /// True if nothing was said about the schedule.
-    pub fn is_default(&self) -> bool {
-        self.spec() == ScheduleSpec::default()
-    }
-
     /// The library's description.
     pub fn spec(&self) -> ScheduleSpec {
         ScheduleSpec {
@@ -220,7 +215,7 @@ impl SolverArgs {
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Features")]
 pub struct FeatureArgs {
-    /// Feature network: fashion or inception [what fits]
+    /// Feature network: fashion, fashion-judge or inception [what fits]
     #[arg(long, value_name = "NAME")]
     pub features: Option<String>,
     /// Weights of Inception-v3

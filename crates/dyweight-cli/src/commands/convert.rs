@@ -7,10 +7,10 @@ use clap::Args;
 use dyweight::error::shown;
 use dyweight::files::Malformed;
 use dyweight::files::{Format, SharedBytes, atomic, read_data, sniff};
+use dyweight::learned::{named_preset, released};
 use dyweight::models::edm::{Blueprint, Config, EdmFile};
 use dyweight::models::inception::InceptionFile;
 use dyweight::solver_file::{Asked, SolverFile};
-use dyweight::train::learned::{named_preset, released};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
 

@@ -285,7 +285,7 @@ fn a_dry_run_says_what_it_would_take_and_does_nothing() {
             "s.json",
         ),
         (
-            "compare --model mixture --solvers euler,ipndm --nfe 3,5 --seeds 0-9",
+            "compare --model mixture --solvers euler,ipndm --no-search --nfe 3,5 --seeds 0-9",
             10 * (35 + 2 * 3 + 2 * 5),
             "comparison",
         ),

@@ -243,6 +243,12 @@ fn a_second_stage_keeps_variety_or_its_start() {
     // Of so few samples the loss says little: that it found nothing is possible, and then there is nothing to compare.
     if !variety.is_null() {
         assert_eq!((&variety["samples"], &variety["kept"]), (&64.into(), &"result".into()), "{variety}");
+        // 64 samples are fewer than the judge's features: their covariance says nothing of a distance.
+        assert_eq!(
+            (&variety["judge"], &variety["distance"]),
+            (&"fashion-judge".into(), &serde_json::Value::Null),
+            "{variety}"
+        );
         assert!(
             ended.stderr.contains("among 64 samples of the teacher") && ended.stderr.contains("recall"),
             "{ended:?}"

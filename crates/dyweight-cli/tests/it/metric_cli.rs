@@ -136,6 +136,26 @@ fn a_folder_and_the_sampler_give_the_same_bits() {
     });
 }
 
+/// The second feature network sees the same images its own way, and the built-in reference is of the network that is asked for.
+#[test]
+fn two_networks_judge_the_same_images() {
+    let place = Place::new("metric-judge");
+    let judged = "metric fid sampler fashion --model fashion --solver euler --nfe 2 --seeds 3-14 --json";
+    let own = place.works(judged).json();
+    let judge = place.works(&format!("{judged} --features fashion-judge")).json();
+    assert_eq!(judge["provenance"]["samples"]["features"], "fashion-judge");
+    for key in ["features", "weights"] {
+        let (samples, reference) = (&judge["provenance"]["samples"][key], &judge["provenance"]["reference"][key]);
+        assert!(samples == reference && *samples != own["provenance"]["samples"][key], "{key}: {judge}");
+    }
+    assert_eq!(judge["provenance"]["reference"]["count"], 60_000);
+    assert_ne!(judge["frechet"]["value"], own["frechet"]["value"]);
+    images(&place, "a", 8, 28, 0);
+    place.works("metric stats a --features fashion-judge --out judge.npz");
+    place.refuses("metric fid a judge.npz", &["fashion-judge", "fashion-features"]);
+    place.refuses("metric fid a fashion --features fashion-judgement", &["did you mean 'fashion-judge'"]);
+}
+
 #[test]
 fn statistics_are_a_reference_for_others() {
     let place = Place::new("metric-stats");

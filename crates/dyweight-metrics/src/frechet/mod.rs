@@ -30,7 +30,7 @@
 
 mod statistics;
 
-pub use statistics::{Statistics, fashion};
+pub use statistics::{Statistics, fashion, fashion_by_judge};
 
 use super::{Estimate, Features};
 use crate::linalg::{Eigen, Matrix, Symmetric};

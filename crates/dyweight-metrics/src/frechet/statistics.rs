@@ -87,9 +87,20 @@ impl Statistics {
 
 const FASHION: &[u8] = include_bytes!("../../assets/fashion_reference.npz");
 
-/// The 60 000 training images of Fashion-MNIST, under the features built in.
+const FASHION_BY_JUDGE: &[u8] = include_bytes!("../../assets/fashion_judge_reference.npz");
+
+/// The 60 000 training images of Fashion-MNIST, under `fashion-features`.
 pub fn fashion() -> Result<Statistics> {
+    embedded(FASHION)
+}
+
+/// The same images under `fashion-judge`.
+pub fn fashion_by_judge() -> Result<Statistics> {
+    embedded(FASHION_BY_JUDGE)
+}
+
+fn embedded(bytes: &'static [u8]) -> Result<Statistics> {
     let path = Path::new("fashion");
-    let file = ArrayFile::parse(FASHION.to_vec().into()).map_err(|p| Error::malformed(path, p))?;
+    let file = ArrayFile::parse(bytes.to_vec().into()).map_err(|p| Error::malformed(path, p))?;
     Statistics::from_arrays(path, &file)
 }

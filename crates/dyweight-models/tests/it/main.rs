@@ -10,6 +10,7 @@ mod edm_errors;
 mod edm_gradients;
 mod edm_invariance;
 mod edm_reference;
+mod fashion_judge;
 mod flux_reference;
 mod inception;
 mod inception_golden;

@@ -241,9 +241,16 @@ impl WiderRun for SpanRun<'_> {
     }
 }
 
-/// Rows that go with other widths: the oldest entries are dropped, or ones that are 0 gained.
+/// Rows that go with other widths: entries that are 0 are gained, or the oldest dropped, whose weight goes to the oldest that is left. A row's sum,
+/// which is the time its step goes, stays.
 pub fn fitted_rows(rows: &Rows, widths: &[usize]) -> Rows {
-    rows.iter().zip(widths).map(|(row, width)| fitted(row, *width, &0.0)).collect()
+    let one = |(row, width): (&Vec<f64>, &usize)| {
+        let mut kept = fitted(row, *width, &0.0);
+        let dropped = row[..row.len().saturating_sub(*width)].iter().sum::<f64>();
+        kept.iter_mut().take(1).filter(|_| dropped != 0.0).for_each(|oldest| *oldest += dropped);
+        kept
+    };
+    rows.iter().zip(widths).map(one).collect()
 }
 
 /// A list, newest last, that goes with another width.

@@ -5,7 +5,7 @@ use super::experiment::Experiment;
 use super::run::Results;
 use super::training_job::TrainingJob;
 use dyweight_core::error::Result;
-use dyweight_train::comm::Comm;
+use dyweight_sample::comm::Comm;
 use dyweight_train::{TeacherCalls, Work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -53,7 +53,7 @@ impl Experiment {
             forecast.entries += 1;
             forecast.judging.calls += samples * entry.nfe;
             if !is_taught(entry.subject) {
-                let (_, nfe) = self.judging.teacher(&self.subjects[entry.subject])?;
+                let nfe = self.judging.teacher(&self.subjects[entry.subject])?.sampler.nfe;
                 forecast.teachers.insert(entry.subject, Work { calls: samples * nfe, gradients: 0 });
             }
             let (Candidate::Learned { on, .. }, Some(key)) = (&entry.who, self.lesson_key(entry)) else { continue };

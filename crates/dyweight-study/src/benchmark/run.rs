@@ -9,7 +9,7 @@
 //! ```
 
 use super::candidate::Candidate;
-use super::evaluator::{Evaluator, Ready};
+use super::evaluator::{Evaluator, learned, sampler_of};
 use super::experiment::{Entry, Experiment};
 use super::forecast::Forecast;
 use super::pictures::Pictures;
@@ -21,9 +21,10 @@ use dyweight_files::image::Image;
 use dyweight_files::journal::{FILE, Journal};
 use dyweight_files::{Lock, atomic};
 use dyweight_metrics::frechet::Paired;
+use dyweight_sample::comm::Comm;
+use dyweight_sample::{Sampler, Stop};
 use dyweight_solvers::solver_file::SolverFile;
-use dyweight_train::comm::Comm;
-use dyweight_train::{Stop, Supervision, Targets, Work};
+use dyweight_train::{Supervision, Targets, Work};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -186,14 +187,14 @@ fn hold(directory: &Path) -> Result<Lock> {
 }
 
 /// Builds whatever can be built, so that what is wrong is refused before the long work.
-fn prepare(experiment: &Experiment, directory: &Path, comm: &Arc<dyn Comm>) -> Result<Vec<Option<Ready>>> {
+fn prepare(experiment: &Experiment, directory: &Path, comm: &Arc<dyn Comm>) -> Result<Vec<Option<Sampler>>> {
     let one = |entry: &Entry| {
         let subject = &experiment.subjects[entry.subject];
         experiment.judging.teacher(subject)?;
         if let Candidate::Learned { on, .. } = &entry.who {
             TrainingJob::of("", entry, &experiment.subjects[*on], directory, comm)?;
         }
-        Ready::of(entry, subject)
+        sampler_of(entry, subject)
     };
     experiment.entries.iter().map(one).collect()
 }
@@ -234,7 +235,7 @@ impl Working<'_> {
         Ok(())
     }
 
-    fn entry(&mut self, entry: &Entry, ready: Option<&Ready>) -> Result<()> {
+    fn entry(&mut self, entry: &Entry, ready: Option<&Sampler>) -> Result<()> {
         let key = self.experiment.key(entry);
         if self.results.scores.contains_key(&key) {
             return Ok(());
@@ -243,7 +244,7 @@ impl Working<'_> {
             Some(ready) => self.judge(&key, entry, ready),
             None => {
                 let file = self.learned(entry)?;
-                let ready = Ready::learned(&file, entry, &self.experiment.subjects[entry.subject])?;
+                let ready = learned(&file, entry, &self.experiment.subjects[entry.subject])?;
                 self.judge(&key, entry, &ready)
             }
         }
@@ -335,14 +336,14 @@ impl Working<'_> {
         Ok(())
     }
 
-    fn judge(&mut self, key: &str, entry: &Entry, ready: &Ready) -> Result<()> {
+    fn judge(&mut self, key: &str, entry: &Entry, ready: &Sampler) -> Result<()> {
         let (experiment, samples) = (self.experiment, self.experiment.judging.seeds.len());
         let subject = &experiment.subjects[entry.subject];
         let judging = &experiment.judging;
         let targets = Targets::new(
             subject.model.model.clone(),
             judging.pairs(subject),
-            judging.teacher(subject)?.0,
+            judging.teacher(subject)?,
             Supervision::Endpoint,
             judging.batch,
         )

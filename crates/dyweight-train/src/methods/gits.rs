@@ -11,12 +11,9 @@
 
 use super::base::BaseOptions;
 use super::{Common, Method, Start, USUAL_WINDOW};
-use crate::comm::Comm;
-use crate::interrupt::Stop;
 use crate::learnable::Learnable;
 use crate::recipe::Phase;
 use crate::spec::{TrainSpec, finite_above, positive};
-use crate::targets::in_parts;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
 use dyweight_core::error::{Error, Result};
@@ -26,6 +23,9 @@ use dyweight_core::solver::Solver;
 use dyweight_core::tape::{Query, Tape};
 use dyweight_core::tensor::{Tensor, dot};
 use dyweight_files::TensorFile;
+use dyweight_sample::Stop;
+use dyweight_sample::comm::Comm;
+use dyweight_sample::in_parts;
 use dyweight_solvers::Base;
 use dyweight_solvers::learned::{Block, Built, Frame};
 use dyweight_solvers::solver_file::{MethodParams, SolverFile};
@@ -163,7 +163,7 @@ pub struct Ground<'g> {
     /// The model.
     pub model: &'g dyn Model,
     /// The noise of training.
-    pub pairs: &'g crate::Pairs,
+    pub pairs: &'g dyweight_sample::Inputs,
     /// The processes of the job.
     pub comm: &'g dyn Comm,
     /// What is not learned.

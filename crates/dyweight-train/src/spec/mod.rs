@@ -79,6 +79,9 @@ pub struct TrainSpec {
     /// l2, l1, huber, features (of the embedded network), inception, clip, or frechet (of all samples, to real images) [l2].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Optimisation"))]
     pub loss: Option<String>,
+    /// Feature network of the losses features and frechet: fashion or fashion-judge; the other one judges a second stage [fashion].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Optimisation"))]
+    pub features: Option<String>,
     /// Weights of Inception-v3 for the loss inception.
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = "Optimisation"))]
     pub inception: Option<PathBuf>,

@@ -5,15 +5,14 @@ use crate::learnable::Learnable;
 use crate::methods::{self, Common, Start, Teaching};
 use crate::newton::MOST_NUMBERS;
 use crate::recipe::Recipe;
-use crate::{Loss, Noise, Optimiser, Pairs, Prompts, Student, Supervision};
+use crate::{Loss, Optimiser, Student, Supervision};
 use dyweight_core::denoiser::{Condition, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
-use dyweight_core::schedule::Schedule;
 use dyweight_core::tensor::Tensor;
 use dyweight_files::TensorFile;
+use dyweight_sample::{GridRule, Inputs, Noise, Prompts, Show};
 use dyweight_solvers::learned::Frame;
-use dyweight_solvers::spec::budget::Setting;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use std::sync::Arc;
 
@@ -36,8 +35,8 @@ pub struct TrainPlan {
     pub supervision: Supervision,
     /// True if each of the teacher's steps is halved on the EDM grid.
     pub halved: bool,
-    /// The rule of the teacher's grid, and its range.
-    pub taught_on: (Schedule, (f64, f64)),
+    /// The rule of the teacher's grid.
+    pub taught_on: GridRule,
     /// The options, with what was decided filled in.
     pub resolved: TrainSpec,
 }
@@ -84,7 +83,7 @@ impl TrainSpec {
         }
         let Teaching { supervision, stepwise, near, halved } =
             spec.taught_whole(method.teaching(&spec, &frame, &*learnable)?)?;
-        let taught_on = spec.taught_on(method, model, schedule, &frame)?;
+        let taught_on = spec.taught_on(method, model, schedule, (&frame, self.calls(model)?))?;
         let student = Student { frame, loss, memory: self.memory.unwrap_or_default(), stepwise, near };
         if recipe.is_second_order() {
             spec.require_second_order(method.name(), &student, &params)?;
@@ -139,27 +138,18 @@ impl TrainSpec {
     ) -> Result<Frame> {
         let prediction = model.prediction();
         let schedule = &method.default_schedule(schedule, prediction);
-        let rule = schedule.on(model)?;
-        let range = schedule.range(&rule, model.sigma_range());
+        let rule = GridRule::new(schedule, model, self.calls(model)?)?;
         let afs = self.afs.unwrap_or(matches!(budget, Budget::Nfe(_)) && method.default_afs(prediction));
-        let (calls, bounded) = (self.calls(model)?, model.is_bounded());
+        let bounded = model.is_bounded();
         // Numbers only exist once the length of the grid is known: a stand-in with the same calls finds it.
         let stand_in = method.stand_in(self, bounded)?;
-        let setting = Setting {
-            solver: &*stand_in,
-            schedule: &rule,
-            range,
-            afs: method.grid_afs(afs),
-            denoise_to_zero: false,
-            prediction,
-            calls,
-        };
-        let grid = setting.grid(budget)?;
+        let grid = rule.setting(&*stand_in, method.grid_afs(afs), false).grid(budget)?;
         // What is really called, however the budget was meant.
         let counted = method.stand_in(&TrainSpec { count_parallel: None, ..self.clone() }, bounded)?;
-        let nfe = Setting { solver: &*counted, ..setting }.count(&grid)?;
+        let nfe = rule.setting(&*counted, method.grid_afs(afs), false).count(&grid)?;
+        let GridRule { schedule, range, .. } = rule;
         let (shape, feature, embedding) = (Some(model.shape()), model.feature_len(), model.embedding_len());
-        Ok(Frame { grid, schedule: rule, range, afs, prediction, bounded, shape, feature, embedding, nfe })
+        Ok(Frame { grid, schedule, range, afs, prediction, bounded, shape, feature, embedding, nfe })
     }
 
     /// Network calls of one evaluation.
@@ -232,6 +222,7 @@ impl TrainSpec {
         let spec = methods::find(self.method_name())?.usual(self.clone());
         let name = spec.loss.as_deref().unwrap_or("l2");
         let given = [
+            ("features", "features", self.features.is_some()),
             ("inception", "inception", self.inception.is_some()),
             ("resize", "inception", self.resize.is_some()),
             ("clip-model", "clip", self.clip_model.is_some()),
@@ -262,16 +253,15 @@ impl TrainSpec {
     }
 
     /// Pairs for training; `purpose` keeps validation apart.
-    pub fn pairs(&self, model: &dyn Model, purpose: &'static str) -> Result<Pairs> {
+    pub fn pairs(&self, model: &dyn Model, purpose: &'static str) -> Result<Inputs> {
         let noise = Noise::Stream { seed: self.seed.unwrap_or(0), purpose };
         let (classes, class) = (model.classes(), self.class.as_ref().map(ClassName::number).transpose()?);
-        let prompts = match &self.prompts {
-            Some(path) => Some(Arc::new(Prompts::new(Prompts::lines(path)?, self.negative.clone(), model)?)),
-            None => None,
-        };
-        let pairs = Pairs { noise, shape: model.shape(), classes, class, prompts, guidance: self.guidance };
         Condition::classes(class).class_of_each(classes)?;
-        Ok(pairs)
+        let show = match &self.prompts {
+            Some(path) => Show::Prompts(Arc::new(Prompts::new(Prompts::lines(path)?, self.negative.clone(), model)?)),
+            None => Show::class(class),
+        };
+        Ok(Inputs { noise, shape: model.shape(), classes, show, guidance: self.guidance })
     }
 
     /// The noise file as pairs, iteration after iteration.

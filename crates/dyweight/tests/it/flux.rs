@@ -5,11 +5,12 @@
 use dyweight::denoiser::{Condition, Levels, Model};
 use dyweight::models::ModelSpec;
 use dyweight::noise::Rng;
+use dyweight::sample::Learned;
 use dyweight::sample::{Plan, sample};
 use dyweight::schedule::Schedule;
 use dyweight::spec::budget::Setting;
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
-use dyweight::train::{Learned, Optimiser, TrainSpec, train};
+use dyweight::train::{Optimiser, TrainSpec, train};
 use dyweight::{Result, Tensor};
 use std::ops::ControlFlow;
 use std::path::PathBuf;

@@ -11,9 +11,9 @@ use dyweight::files::{StoredTensor, TensorFile};
 use dyweight::models::unet::{Unet, UnetConfig};
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::{Rng, Stream};
+use dyweight::sample::Learned;
 use dyweight::sample::{Plan, sample};
 use dyweight::solver_file::SolverFile;
-use dyweight::train::Learned;
 use dyweight::{Result, Tensor};
 use std::ops::ControlFlow;
 

@@ -2,12 +2,12 @@
 //! MPI is asked to carry can be tested without MPI; `tests/mpi/run` does the same with real ones.
 
 use crate::edm_common;
+use dyweight::comm::{Comm, Solo};
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::Rng;
 use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
 use dyweight::study::benchmark::{Candidate, Entry, Experiment, Judging, Piece, Subject, Watch, run};
 use dyweight::train::TrainSpec;
-use dyweight::train::comm::{Comm, Solo};
 use dyweight::train::{Files, Loss, Optimiser, TrainConfig};
 use dyweight::{Error, Result};
 use std::collections::BTreeMap;

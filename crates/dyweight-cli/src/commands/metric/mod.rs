@@ -13,12 +13,12 @@ use crate::args::FeatureArgs;
 use crate::files::{prepare, text};
 use crate::ui;
 use clap::{Args, Subcommand};
+use dyweight::comm::Solo;
 use dyweight::files::Fingerprint;
 use dyweight::metrics::frechet::{Reference, Statistics};
 use dyweight::metrics::{BUILT_IN_REFERENCE, statistics};
 use dyweight::metrics::{Estimate, Features, FieldCount, Origin, Provenance, kid, precision_recall};
 use dyweight::models::ScoreKind;
-use dyweight::train::comm::Solo;
 use dyweight::{Error, Result};
 use images::{Images, Measured};
 use report::Report;
@@ -171,22 +171,22 @@ fn is_archive(name: &str) -> bool {
     path.is_file() && File::open(path).and_then(|mut f| f.read_exact(&mut start)).is_ok() && start == *b"PK"
 }
 
-/// Statistics by name, file or images.
-fn open_reference(args: &PairArgs) -> Result<Statistics> {
+/// Statistics by name, file or images; those built in as `features` sees them.
+fn open_reference(args: &PairArgs, features: &str) -> Result<Statistics> {
     if args.second != BUILT_IN_REFERENCE && Path::new(&args.second).is_dir() {
         return Images::open(&args.second, &args.common, args.out.as_deref())?
             .measure(&args.common)?
             .statistics(&args.second);
     }
-    statistics(&args.second)
+    statistics(&args.second, features)
 }
 
 fn fid(args: &PairArgs) -> Result<()> {
     args.common.prepare(&[&args.first, &args.second], args.out.as_deref())?;
     if is_archive(&args.first) {
-        let (own, reference) = (Statistics::read(Path::new(&args.first))?, open_reference(args)?);
+        let own = Statistics::read(Path::new(&args.first))?;
         let (source, dims) = (own.source.clone(), own.mu.len());
-        let reference = Reference::new(reference)?;
+        let reference = Reference::new(open_reference(args, source.features.as_deref().unwrap_or_default())?)?;
         let value = reference.distance(&own)?;
         let count = source.count.unwrap_or(0);
         // Statistics do not say how their samples scatter.
@@ -195,7 +195,7 @@ fn fid(args: &PairArgs) -> Result<()> {
     }
     let images = Images::open(&args.first, &args.common, args.out.as_deref())?;
     let (known, source) = (images.map(&args.common)?, images.source(&args.common)?);
-    let reference = open_reference(args)?;
+    let reference = open_reference(args, known.name())?;
     if let Some(problem) = reference.source.conflict(&source) {
         let hint = "make statistics of the reference with these features: dyweight metric stats".into();
         return Err(Error::Conflict { problem: format!("the reference cannot be used here: {problem}"), hint });

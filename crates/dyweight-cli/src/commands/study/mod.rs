@@ -5,7 +5,7 @@ mod paper;
 
 use clap::{Args, Subcommand};
 use dyweight::Result;
-use dyweight::train::comm::Comm;
+use dyweight::comm::Comm;
 use paper::{BeyondArgs, PaperArgs, RivalArgs};
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ impl Improvement {
 
     /// As a person would say it.
     pub fn sentence(&self) -> String {
-        let Self { nfe, distance, rival: Rival { name, distance: other, tried } } = self;
+        let Self { nfe, distance, rival: Rival { name, distance: other, tried, .. } } = self;
         let percent = 100.0 * (1.0 - distance / other);
         let how = match percent {
             p if p.abs() < 0.5 => "as close to the teacher as".into(),

@@ -10,13 +10,13 @@ pub use options::TrainArgs;
 
 use crate::args::{ModelArgs, class_of, opened};
 use crate::{files, ui};
+use dyweight::comm::Comm;
 use dyweight::error::shown;
 use dyweight::files::{Lock, NamedPath, atomic};
 use dyweight::models::ModelSpec;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
 use dyweight::train::ClassName;
-use dyweight::train::comm::Comm;
 use dyweight::{Error, Result};
 use job::Job;
 use std::path::Path;
@@ -69,6 +69,7 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         SolverFile::joined(jobs.iter().map(Job::beginning).collect::<Result<Vec<_>>>()?)?;
     }
     let own = if comm.is_root() { &jobs[..] } else { &[] };
+    own.iter().flat_map(|job| &job.trainer.warnings).for_each(|warning| ui::warn(warning));
     let mut outputs: Vec<NamedPath<'_>> = own.iter().map(|job| ("--out", job.out.as_path())).collect();
     outputs.extend(args.trace.as_deref().filter(|_| comm.is_root()).map(|trace| ("--trace", trace)));
     files::spare_solvers(&outputs[own.len()..])?;

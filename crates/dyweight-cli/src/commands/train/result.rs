@@ -27,10 +27,25 @@ fn tell(variety: &Variety) {
         |name: &str, s: &Share| format!("{name} {:.3}, before {:.3} (difference ± {:.3})", s.after, s.before, s.error);
     let (precision, recall) = (share("precision", &variety.precision), share("recall", &variety.recall));
     let samples = variety.samples;
-    ui::say(&format!("among {samples} samples of the teacher, on noise of their own: {precision}; {recall}"));
+    let distance = variety.distance.as_ref().map_or(String::new(), |d| {
+        format!(
+            "; Fréchet distance to real images {:.4}, before {:.4} (difference ± {:.4})",
+            d.after, d.before, d.error
+        )
+    });
+    let judge = &variety.judge;
+    ui::say(&format!(
+        "among {samples} samples of the teacher, on noise of their own, by {judge}: {precision}; {recall}{distance}"
+    ));
     if variety.is_lost() {
-        let what = if variety.recall.has_fallen() { "recall" } else { "precision" };
-        ui::warn(&format!("{what} has fallen by more than twice its error: the start is what was written"));
+        let what = if variety.recall.has_fallen() {
+            "recall has fallen"
+        } else if variety.precision.has_fallen() {
+            "precision has fallen"
+        } else {
+            "the distance to real images has risen"
+        };
+        ui::warn(&format!("{what} by more than twice its error: the start is what was written"));
     }
 }
 
