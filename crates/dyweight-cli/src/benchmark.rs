@@ -5,17 +5,18 @@ use crate::files::{quoted, text};
 use crate::progress::Share;
 use crate::{machine, ui};
 use clap::Args;
+use dyweight::comm::Comm;
 use dyweight::error::shown;
 use dyweight::files::{NamedPath, journal, keep_apart};
 use dyweight::report::html::{Page, Verdict};
+use dyweight::sample::Stop;
 use dyweight::spec::Seeds;
 use dyweight::study::benchmark::{Entry, Experiment, Measure, Piece, Repeat, Results, View, Watch, read, run};
 use dyweight::study::paper::Study;
-use dyweight::train::comm::Comm;
-use dyweight::train::{Stop, Work};
+use dyweight::train::Work;
 use dyweight::{Error, Result};
 use serde_json::json;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -146,9 +147,9 @@ impl Watch for BenchmarkShow {
         self.progress.skip(steps);
     }
 
-    fn advance(&mut self, steps: usize) -> ControlFlow<Error> {
+    fn advance(&mut self, steps: usize) -> Result<()> {
         self.progress.add(steps, "");
-        if ui::stop_requested() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+        ui::go_on()
     }
 }
 
@@ -169,6 +170,13 @@ pub fn results(
     }
     if args.dry_run {
         return if comm.is_root() { dry_run(experiment, out, args, comm).map(|()| None) } else { Ok(None) };
+    }
+    // What cannot go there is refused before a search is made.
+    if comm.is_root() && out.exists() {
+        std::fs::create_dir_all(out).map_err(|e| Error::io("create", out, e))?;
+        if out.join(journal::FILE).exists() {
+            read(&experiment, out)?;
+        }
     }
     // Ctrl-C is heard from here on.
     ui::stop_requested();

@@ -9,7 +9,7 @@ use ::mpi::environment::{Universe, initialize_with_threading};
 use ::mpi::topology::SimpleCommunicator;
 use ::mpi::traits::{Communicator, CommunicatorCollectives, Destination, Root, Source};
 use dyweight::Result;
-use dyweight::train::comm::Comm;
+use dyweight::comm::Comm;
 use std::sync::{Mutex, MutexGuard};
 
 /// The longest message.

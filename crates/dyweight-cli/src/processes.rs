@@ -1,7 +1,7 @@
 //! The processes of a job under `mpirun`: joining, sharing the cores, ending together.
 
 use crate::ui;
-use dyweight::train::comm::{Comm, Solo};
+use dyweight::comm::{Comm, Solo};
 use dyweight::{Error, Result};
 use std::process::ExitCode;
 use std::sync::Arc;

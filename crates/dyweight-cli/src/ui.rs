@@ -6,7 +6,7 @@
 
 pub use crate::progress::Progress;
 use crate::{colour, flags, machine, processes};
-use dyweight::train::comm::Comm;
+use dyweight::comm::Comm;
 use dyweight::{Error, Result};
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -184,6 +184,11 @@ pub fn print_raw(bytes: &[u8]) {
 /// Prints a JSON value as one line of data.
 pub fn print_json(value: &serde_json::Value) {
     print(&value.to_string());
+}
+
+/// An error once the user asked to stop: what a watcher answers.
+pub fn go_on() -> Result<()> {
+    if stop_requested() { Err(Error::Cancelled) } else { Ok(()) }
 }
 
 /// True once the user asked to stop. The first Ctrl-C asks; the second ends the process.

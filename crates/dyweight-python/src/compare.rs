@@ -1,17 +1,17 @@
 //! Solvers compared on a model in Python: the table and the report page of `dyweight compare`.
 
-use crate::error::raised;
+use crate::error::{raised, warn};
 use crate::model::{PythonModel, unread};
 use crate::processes::processes;
-use crate::sample::named;
 use dyweight_core::error::{Error, Result};
+use dyweight_core::noise::Rng;
+use dyweight_sample::Show;
+use dyweight_sample::comm::Comm;
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_study::benchmark::{Experiment, Judging, Piece, Repeat, Subject, View, Watch, run};
 use dyweight_study::compare::{Field, page};
-use dyweight_train::comm::Comm;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -51,8 +51,10 @@ pub fn compare(
     watch: Py<PyAny>,
 ) -> PyResult<Option<String>> {
     let (model, comm) = (PythonModel::new(model)?, processes(comm)?);
+    let mut warnings = Vec::new();
     let mut listener = Listener { watch, raised: None };
-    let outcome = py.detach(|| compared(&model, request, &comm, &mut listener));
+    let outcome = py.detach(|| compared(&model, request, &comm, &mut listener, &mut warnings));
+    warn(py, &warnings)?;
     match (outcome, listener.raised) {
         (Err(Error::Cancelled), Some(error)) => Err(error),
         (outcome, _) => outcome.map_err(|e| raised(py, e, None)),
@@ -72,13 +74,13 @@ impl Watch for Listener {
         self.raised = self.raised.take().or(told.err());
     }
 
-    fn advance(&mut self, steps: usize) -> ControlFlow<Error> {
+    fn advance(&mut self, steps: usize) -> Result<()> {
         let told = Python::attach(|py| {
             py.check_signals()?;
             self.watch.call1(py, (steps,)).map(drop)
         });
         self.raised = self.raised.take().or(told.err());
-        if self.raised.is_some() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+        if self.raised.is_some() { Err(Error::Cancelled) } else { Ok(()) }
     }
 }
 
@@ -87,6 +89,7 @@ fn compared(
     request: &str,
     comm: &Arc<dyn Comm>,
     watch: &mut Listener,
+    warnings: &mut Vec<String>,
 ) -> Result<Option<String>> {
     let request: Request = serde_json::from_str(request).map_err(|e| unread("compare", &e))?;
     let seeds = Seeds::parse(&request.seeds)?;
@@ -94,8 +97,11 @@ fn compared(
         let expected = "an error bar needs at least two samples".into();
         return Err(Error::BadValue { name: "seeds", value: seeds.to_string(), expected });
     }
-    let subject =
-        Subject { class: request.condition, guidance: request.guidance, ..Subject::new(Arc::new(model.loaded())) };
+    let subject = Subject {
+        show: Show::class(request.condition),
+        guidance: request.guidance,
+        ..Subject::new(Arc::new(model.loaded()))
+    };
     subject.check()?;
     let field = Field {
         once: false,
@@ -111,7 +117,7 @@ fn compared(
     let entries = field.entries(&subject)?;
     let judging = Judging {
         seeds,
-        rng: named(&request.rng)?,
+        rng: Rng::named(&request.rng)?,
         teacher: SolverSpec { order: request.teacher_order, ..SolverSpec::named(&request.teacher) },
         teacher_nfe: request.teacher_nfe,
         schedule: ScheduleSpec::default(),
@@ -121,6 +127,7 @@ fn compared(
         pictures: true,
     };
     let experiment = Experiment::new("compare", vec![subject], entries, judging)?;
+    *warnings = experiment.misfits()?;
     let experiment = experiment.searched(&mut |search, folder| run(search, &request.out.join(folder), comm, watch))?;
     let results = run(&experiment, &request.out, comm, watch)?;
     if !comm.is_root() {

@@ -1,8 +1,9 @@
 //! Failures as Python's exceptions: what Python raised comes back as itself, with a note of where it happened.
 
 use dyweight_core::error::Error;
-use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
+use std::ffi::CString;
 
 /// What Python raised, on its way through the library.
 pub fn foreign(error: PyErr) -> Error {
@@ -35,13 +36,25 @@ pub fn raised(py: Python<'_>, error: Error, place: Option<String>) -> PyErr {
     }
 }
 
+/// Says what a person should know, as Python says such things.
+pub fn warn(py: Python<'_>, warnings: &[String]) -> PyResult<()> {
+    let category = py.get_type::<PyUserWarning>();
+    warnings.iter().try_for_each(|text| {
+        let text = CString::new(as_arguments(text)).unwrap_or_default();
+        PyErr::warn(py, &category, &text, 2)
+    })
+}
+
 /// A failure in words, with what to try; options are called what they are called in Python.
 fn message(error: &Error) -> String {
     let hint = error.hint().map_or(String::new(), |hint| format!("\nhint: {hint}"));
     as_arguments(&format!("{error}{hint}"))
 }
 
-/// `--teacher-nfe` is `teacher_nfe` here.
+/// Options that are switches.
+const SWITCHES: [&str; 2] = ["resume", "overwrite"];
+
+/// `--teacher-nfe` is `teacher_nfe` here, and `--resume` is `resume=True`.
 fn as_arguments(text: &str) -> String {
     let mut parts = text.split("--");
     let mut out = parts.next().unwrap_or_default().to_string();
@@ -49,6 +62,7 @@ fn as_arguments(text: &str) -> String {
         let end = part.find(|c: char| !(c.is_ascii_lowercase() || c == '-')).unwrap_or(part.len());
         let (name, rest) = part.split_at(end);
         out += &name.replace('-', "_");
+        out += if SWITCHES.contains(&name) { "=True" } else { "" };
         out += rest;
     }
     out

@@ -2,7 +2,7 @@
 
 use crate::error::foreign;
 use dyweight_core::error::Result;
-use dyweight_train::comm::{Comm, Solo};
+use dyweight_sample::comm::{Comm, Solo};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::Arc;

@@ -1,40 +1,26 @@
 //! Solver files for Python: read, checked, drawn and written here; what is in them Python reads as JSON.
 
 use crate::error::raised;
-use dyweight_core::coeff::Coeff;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::solver::Solver;
 use dyweight_files::{Presets, atomic};
 use dyweight_report::coefficients;
-use dyweight_solvers::learned::Built;
+use dyweight_sample::Learned;
 use dyweight_solvers::solver_file::{Asked, SolverFile};
-use dyweight_train::Learned;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-
-/// A solver ready to run, on the times it was learned with.
-pub struct Ready {
-    pub solver: Box<dyn Solver>,
-    pub times: Vec<Coeff>,
-    pub afs: bool,
-    pub denoise_to_zero: bool,
-}
 
 /// The text of a solver file, checked.
 pub fn parsed(text: &str) -> Result<SolverFile> {
     SolverFile::parse(text.as_bytes()).map_err(|problem| Error::malformed(Path::new("solver"), problem))
 }
 
-/// What a file stands for.
-pub fn ready(file: &SolverFile) -> Result<Ready> {
-    if let Some((least, most)) = file.served() {
-        let problem = format!("the solver serves every budget from {least} to {most} network calls");
-        return Err(Error::Conflict { problem, hint: "choose one with solver.at(nfe)".into() });
-    }
-    let Built { solver, times } = file.build()?;
-    Ok(Ready { solver, times, afs: file.afs, denoise_to_zero: false })
+/// The file, if it is for one budget.
+pub fn single(file: SolverFile) -> Result<SolverFile> {
+    let Some((least, most)) = file.served() else { return Ok(file) };
+    let problem = format!("the solver serves every budget from {least} to {most} network calls");
+    Err(Error::Conflict { problem, hint: "choose one with solver.at(nfe)".into() })
 }
 
 fn text(file: &SolverFile) -> String {
@@ -44,13 +30,7 @@ fn text(file: &SolverFile) -> String {
 /// The text of a solver from a file or `preset:NAME`.
 #[pyfunction]
 pub fn solver_of(py: Python<'_>, source: &str) -> PyResult<String> {
-    let open = || {
-        let bare = || Error::Conflict {
-            problem: format!("{source} holds bare weights without their grid"),
-            hint: "use a solver file, or convert it with 'dyweight convert'".into(),
-        };
-        Learned::open(source)?.file.ok_or_else(bare).map(|file| text(&file))
-    };
+    let open = || Learned::open(source)?.into_file().map(|file| text(&file));
     py.detach(open).map_err(|e| raised(py, e, None))
 }
 

@@ -1,4 +1,4 @@
-//! Draws one chart of every kind: `cargo run --example chart_gallery -p dyweight -- OUTDIR`.
+//! Draws one chart of every kind: `cargo run --example chart_gallery -p dyweight-report -- OUTDIR`.
 
 use dyweight_report::{
     Axis, BarChart, BarSeries, Cloud, Dash, Field, Figure, HeatMap, LineChart, Marker, Paths, Plane, Series, category,

@@ -1,6 +1,6 @@
 //! Contests: what is recorded does not depend on how the work was cut, and records of other settings are refused by name.
 
-use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Levels, Model, Prediction, Pullback};
+use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Info, Levels, Model, Prediction, Pullback};
 use dyweight_core::features::{FeatureMap, FeaturePullback};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Rng;
@@ -9,10 +9,9 @@ use dyweight_metrics::FeatureReference;
 use dyweight_metrics::Features;
 use dyweight_metrics::frechet::{Reference, Statistics};
 use dyweight_models::{LoadedModel, ModelSpec};
+use dyweight_sample::comm::{Comm, Solo};
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_study::benchmark::{Candidate, Entry, Experiment, Judging, Piece, Results, Subject, Watch, run};
-use dyweight_train::comm::{Comm, Solo};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
@@ -37,12 +36,8 @@ impl Denoiser for Odd {
         Ok(out)
     }
 
-    fn prediction(&self) -> Prediction {
-        Prediction::Denoised
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        (0.002, 80.0)
+    fn info(&self) -> Info {
+        self.inner.info()
     }
 }
 
@@ -156,8 +151,8 @@ struct Blind;
 impl Watch for Blind {
     fn begin(&mut self, _: &Piece<'_>) {}
 
-    fn advance(&mut self, _: usize) -> ControlFlow<dyweight_core::Error> {
-        ControlFlow::Continue(())
+    fn advance(&mut self, _: usize) -> Result<(), dyweight_core::Error> {
+        Ok(())
     }
 }
 
@@ -289,9 +284,9 @@ fn a_teachers_calls_are_network_calls_with_guidance_too() {
         experiment.subjects[0].guidance = guidance;
         experiment.judging.teacher = SolverSpec::named("ipndm");
         experiment.judging.teacher_nfe = teacher_nfe;
-        let (teacher, nfe) = experiment.judging.teacher(&experiment.subjects[0]).ok()?;
+        let teacher = experiment.judging.teacher(&experiment.subjects[0]).ok()?.sampler;
         // One call more than steps: the final denoising.
-        Some((nfe, teacher.grid.steps() + 1))
+        Some((teacher.nfe, teacher.steps() + 1))
     };
     assert_eq!(calls(None, Some(20)), Some((20, 20)));
     assert_eq!(calls(Some(2.0), Some(20)), Some((20, 10)));

@@ -5,12 +5,9 @@
 
 use crate::targets::Targets;
 use crate::trainer::{Dataset, Trainer};
-use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::sample::Plan;
-use dyweight_core::schedule::Grid;
-use dyweight_core::solver::Solver;
-use dyweight_solvers::spec::budget::Setting;
+use dyweight_sample::{OnModel, SampleSpec, Sampler, Who};
 use dyweight_solvers::spec::handcrafted::{Fixed, settings};
 use dyweight_solvers::spec::{Budget, Handcrafted, ScheduleSpec};
 use std::ops::Range;
@@ -33,30 +30,11 @@ pub struct Rival {
     pub tried: usize,
 }
 
-/// Ready to run.
-struct Ready {
+/// One under trial.
+struct Trial {
     setting: Handcrafted,
-    solver: Box<dyn Solver>,
-    grid: Grid,
+    sampler: Sampler,
     loss: f64,
-}
-
-impl Ready {
-    /// None where it cannot make exactly so many calls.
-    fn of(setting: Handcrafted, model: &dyn Model, (calls, nfe): (usize, usize)) -> Option<Self> {
-        let solver = setting.solver.build(model.is_bounded()).ok()?;
-        let rule = setting.schedule.on(model).ok()?;
-        let range = setting.schedule.range(&rule, model.sigma_range());
-        let (prediction, afs) = (model.prediction(), setting.afs);
-        let budget =
-            Setting { solver: &*solver, schedule: &rule, range, afs, denoise_to_zero: false, prediction, calls };
-        let grid = budget.grid(Budget::Nfe(nfe)).ok()?;
-        Some(Self { setting, solver, grid, loss: f64::INFINITY })
-    }
-
-    fn plan(&self) -> Plan<'_> {
-        Plan::new(&*self.solver, &self.grid).afs(self.setting.afs)
-    }
 }
 
 impl Trainer {
@@ -74,22 +52,28 @@ impl Trainer {
         for (keep, pairs) in [(KEPT, pairs.min(FIRST)), (1, pairs.min(SECOND))] {
             for one in &mut ready {
                 watch(all);
-                one.loss = self.mean_loss(&dataset.training, 0..pairs, &one.plan())?;
+                one.loss = self.mean_loss(&dataset.training, 0..pairs, &one.sampler.plan())?;
             }
             ready.sort_by(|a, b| a.loss.total_cmp(&b.loss));
             ready.truncate(keep);
         }
         let Some(best) = ready.into_iter().next().filter(|best| best.loss.is_finite()) else { return Ok(None) };
-        let loss = self.mean_loss(&dataset.validation, 0..self.plan.recipe.validation_pairs, &best.plan())?;
+        let loss = self.mean_loss(&dataset.validation, 0..self.plan.recipe.validation_pairs, &best.sampler.plan())?;
         Ok(Some(Rival { name: best.setting.title(), distance: loss.sqrt(), tried }))
     }
 
     /// All that can make so many calls.
-    fn handcrafted(&self, nfe: usize) -> Result<Vec<Ready>> {
+    fn handcrafted(&self, nfe: usize) -> Result<Vec<Trial>> {
         let config = self.config();
-        let (model, calls) = (&*config.model, config.spec.calls(&*config.model)?);
-        let ready = |one| Ready::of(one, model, (calls, nfe));
-        Ok(self.allowed()?.into_iter().filter_map(ready).collect())
+        let (model, identity) = (&*config.model, config.identity.clone());
+        let on = OnModel { model, identity, calls: self.plan.calls() };
+        let trial = |setting: Handcrafted| {
+            let (schedule, afs) = (setting.schedule.clone(), setting.afs);
+            let spec = SampleSpec { budget: Some(Budget::Nfe(nfe)), schedule, afs, denoise_to_zero: false };
+            let sampler = spec.sampler(Who::Handcrafted(&setting.solver), &on).ok()?;
+            Some(Trial { setting, sampler, loss: f64::INFINITY })
+        };
+        Ok(self.allowed()?.into_iter().filter_map(trial).collect())
     }
 
     /// Whatever is fixed for the solver that is learned, its rivals may choose.

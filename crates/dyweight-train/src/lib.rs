@@ -1,37 +1,44 @@
-//! Teaching a DyWeight solver to reproduce, in a few network calls, what a teacher reaches in many (paper, section 3.3 and
-//! Algorithm 1).
+//! Learning a solver for a frozen model (DyWeight, CVPR 2026, Algorithm 1).
 //!
 //! ```text
-//! noise ──teacher (many calls, no gradient)──► target
-//!   └────student DyWeight(W, s) (few calls)──► endpoint ──loss──► ∂L/∂(W, s) ──clip, Adam──► (W, s)
+//! Φ ← iPNDM's weights, scales of 1                     a recipe's start               methods/
+//! repeat:
+//!     z ← noise of the next pairs                      numbered, the same in any run  pairs
+//!     y ← teacher(z)                                   35 calls, no gradient          targets
+//!     x ← solver(Φ, z)                                 Algorithm 2, few calls         student
+//!     ℓ ← distance of x and y                          per sample, summed in order    objective
+//!     Φ ← Φ moved by Adam                              ∂ℓ/∂Φ by one reverse sweep     optimiser
+//!         or by a sampled Gauss–Newton matrix          one sweep more                 newton
+//!         or by Gauss–Newton on differences of ends    forward calls alone            gauss_newton
+//!     remember Φ if validation pairs like it best      or turn back                   guard
+//! return the Φ that was liked best
 //! ```
 //!
-//! The network is frozen: the unknowns are the few dozen numbers of a [`Learnable`]. [`Training`] is the loop as a state that can be
-//! advanced, saved and restored at any iteration; the same seed gives the same bits whatever the threads, micro-batches or
-//! interruptions. What the released code lacks stands in [`Guard`]: validation on pairs of other seeds, roll-back, and
-//! returning the best parameters seen instead of the last.
+//! Where paper and this crate differ: the paper returns the last Φ and never turns back. Here other pairs validate, the
+//! start counts, and what diverges is undone ([`Guard`]). `--recipe paper --plain` is the paper's.
+//!
+//! The network is never trained. The unknowns are the parameters of a [`Learnable`], a few dozen. [`Training`] is the loop
+//! as a state that can be advanced, saved and restored at any iteration; the same seed gives the same bits whatever the
+//! threads, micro-batches, processes or interruptions. `docs/method.md` says why each of the three rules is there.
 
 #![forbid(unsafe_code)]
 
 mod best_start;
-pub mod comm;
 mod distance;
 pub mod gauss_newton;
 mod guard;
 pub mod handcrafted;
-mod interrupt;
+mod identity;
 mod joint;
 mod learnable;
-pub mod learned;
 pub mod methods;
 mod newton;
 mod objective;
 mod optimiser;
-mod pairs;
-mod prompts;
 mod rate;
 mod recipe;
 mod relax;
+mod run;
 mod session;
 mod snapshot;
 mod spec;
@@ -47,10 +54,8 @@ mod work;
 pub use best_start::{StartSearch, TriedStart};
 pub use dyweight_solvers::learned::{Block, Built, Frame};
 pub use guard::{Guard, Judgement};
-pub use interrupt::Stop;
 pub use joint::{Joint, Linearised};
 pub use learnable::{ByParams, Learnable, Shown};
-pub use learned::Learned;
 pub use methods::dyweight::DyWeightOptions;
 pub use methods::learned_weights::{LearnedWeights, ScaleMode};
 pub use methods::points::CountParallel;
@@ -58,17 +63,16 @@ pub use methods::span::{On, OperatorSpec, SpanSpec};
 pub use newton::Curvature;
 pub use objective::Loss;
 pub use optimiser::{Moments, Optimiser};
-pub use pairs::{Noise, Pairs};
-pub use prompts::Prompts;
 pub use rate::{Rate, RateRule};
 pub use recipe::{Group, Phase, Recipe};
 pub use relax::{Moved, Relaxation};
-pub use session::{Files, Session, Watcher, beside, remove_state};
+pub use run::{Outputs, TrainRun, TrainWatch, run_each};
+pub use session::{Files, History, Session, Watcher, beside, remove_state};
 pub use snapshot::Snapshot;
 pub use spec::{ClassName, Defaults, MOST_PARAMETERS, TeacherGrid, TrainPlan, TrainRecipe, TrainSpec};
 pub use stepwise::{Link, Stepwise};
 pub use student::{Gradient, Student};
-pub use targets::{Supervision, Targets, Teacher, in_parts, parse_states, stacked, unit};
+pub use targets::{Supervision, Targets, Teacher, parse_states};
 pub use trace::Trace;
 pub use trainer::{Dataset, TrainConfig, TrainOutcome, Trainer, train};
 pub use training::{Event, Iteration, Training, TrainingParts, Validation};

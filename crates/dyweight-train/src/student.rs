@@ -2,7 +2,6 @@
 
 use super::objective::Loss;
 use super::stepwise::Stepwise;
-use crate::comm::{Reader, Wire};
 use crate::learnable::{Learnable, coeffs};
 use dyweight_core::denoiser::Differentiable;
 use dyweight_core::error::Result;
@@ -10,8 +9,8 @@ use dyweight_core::features::FeatureMap;
 use dyweight_core::sample::{Plan, integrate};
 use dyweight_core::tape::{Cotangent, Memory, Tape, Var};
 use dyweight_core::tensor::Tensor;
+use dyweight_sample::comm::{Reader, Wire};
 use dyweight_solvers::learned::Frame;
-use std::ops::ControlFlow;
 
 /// Everything about the student but its parameters.
 #[derive(Clone)]
@@ -200,7 +199,7 @@ impl Student {
         let mut states = Vec::new();
         integrate(tape, &plan, noise, &mut |state| {
             states.push(state.x.clone());
-            ControlFlow::Continue(())
+            Ok(())
         })?;
         Ok(states)
     }

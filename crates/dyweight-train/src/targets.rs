@@ -4,19 +4,14 @@
 //! and runs. Pairs are computed in chunks; a chunk is one file, written all or nothing, under a directory named after the
 //! hash of everything the targets depend on. Of several processes each computes a share, and rank 0 alone writes.
 
-use super::pairs::Pairs;
-use crate::comm::{Comm, Solo};
-use crate::interrupt::{Interruptible, Stop};
-use dyweight_core::denoiser::Model;
+use dyweight_core::denoiser::{Differentiable, Model};
 use dyweight_core::error::{Error, Result};
-use dyweight_core::sample::{Plan, sample};
-use dyweight_core::schedule::Grid;
-use dyweight_core::solver::Solver;
 use dyweight_core::tensor::Tensor;
 use dyweight_files::{Fingerprint, SharedBytes, StoredTensor, TensorFile, read_file};
-use rayon::prelude::*;
+use dyweight_sample::comm::{Comm, Solo};
+use dyweight_sample::{Inputs, Noise, Sampler, Stop, in_parts, interruptible, stacked, unit};
 use std::collections::BTreeMap;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -53,12 +48,8 @@ impl Supervision {
 
 /// A solver with many steps.
 pub struct Teacher {
-    /// The method.
-    pub solver: Box<dyn Solver>,
-    /// Its grid.
-    pub grid: Grid,
-    /// Whether its result is denoised to zero.
-    pub denoise_to_zero: bool,
+    /// The method on its grid.
+    pub sampler: Sampler,
     /// A text that changes whenever its results would: part of the cache's key.
     pub identity: String,
 }
@@ -66,8 +57,8 @@ pub struct Teacher {
 /// The targets of a list of pairs.
 pub struct Targets {
     model: Arc<dyn Model>,
-    pairs: Pairs,
-    teacher: Teacher,
+    pairs: Inputs,
+    teacher: Arc<Teacher>,
     supervision: Supervision,
     /// Samples per network call.
     batch: usize,
@@ -79,8 +70,14 @@ pub struct Targets {
 
 impl Targets {
     /// Targets of `pairs` by `teacher`, computed `batch` at a time.
-    pub fn new(model: Arc<dyn Model>, pairs: Pairs, teacher: Teacher, supervision: Supervision, batch: usize) -> Self {
-        let comm = Arc::new(Solo);
+    pub fn new(
+        model: Arc<dyn Model>,
+        pairs: Inputs,
+        teacher: impl Into<Arc<Teacher>>,
+        supervision: Supervision,
+        batch: usize,
+    ) -> Self {
+        let (teacher, comm) = (teacher.into(), Arc::new(Solo));
         Self { model, pairs, teacher, supervision, batch, directory: None, comm, stop: None, memory: Mutex::default() }
     }
 
@@ -97,10 +94,14 @@ impl Targets {
     }
 
     /// A model asked for what some pairs are, which gives up between two calls once whoever waits has asked to stop.
-    pub(crate) fn denoiser<'m>(&'m self, model: &'m dyn Model, pairs: Range<usize>) -> Result<Interruptible<'m>> {
+    pub(crate) fn denoiser<'m>(
+        &'m self,
+        model: &'m dyn Model,
+        pairs: Range<usize>,
+    ) -> Result<impl Differentiable + 'm> {
         let (inner, stop) = (model.denoiser(&self.pairs.condition(pairs))?, self.stop.as_ref());
         // Of several processes none asks, because all must go on alike.
-        Ok(Interruptible::new(inner, stop.filter(|_| self.comm.size() == 1)))
+        Ok(interruptible(inner, stop.filter(|_| self.comm.size() == 1)))
     }
 
     /// The processes that share the work.
@@ -119,7 +120,7 @@ impl Targets {
     }
 
     /// The pairs.
-    pub fn pairs(&self) -> &Pairs {
+    pub fn pairs(&self) -> &Inputs {
         &self.pairs
     }
 
@@ -127,17 +128,16 @@ impl Targets {
     pub(crate) fn key(&self, model_sha256: &str) -> String {
         let (pairs, teacher) = (&self.pairs, &self.teacher);
         let mut hash = Fingerprint::default();
-        hash.add(format!("targets 3|{model_sha256}|{}|{}", teacher.identity, teacher.denoise_to_zero).as_bytes());
-        hash.add_numbers(teacher.grid.sigmas());
-        let condition = (pairs.shape, pairs.classes, pairs.class, pairs.guidance);
+        hash.add(
+            format!("targets 4|{model_sha256}|{}|{}", teacher.identity, teacher.sampler.denoise_to_zero).as_bytes(),
+        );
+        hash.add_numbers(teacher.sampler.grid.sigmas());
+        let condition = (pairs.shape, pairs.classes, pairs.show.identity(), pairs.guidance);
         hash.add(format!("{:?}|{condition:?}", self.supervision).as_bytes());
-        if let Some(prompts) = &pairs.prompts {
-            hash.add(format!("{:?}|{:?}", prompts.texts(), prompts.negative()).as_bytes());
-        }
         match &pairs.noise {
-            super::Noise::Stream { seed, purpose } => hash.add(format!("{seed} {purpose}").as_bytes()),
-            super::Noise::Given(noise) => hash.add_numbers(noise.data()),
-            super::Noise::Seeds { seeds, rng } => hash.add(format!("{rng:?} {seeds:?}").as_bytes()),
+            Noise::Stream { seed, purpose } => hash.add(format!("{seed} {purpose}").as_bytes()),
+            Noise::Given(noise) | Noise::Latents(noise) => hash.add_numbers(noise.data()),
+            Noise::Seeds { seeds, rng } => hash.add(format!("{rng:?} {seeds:?}").as_bytes()),
         };
         hash.text()
     }
@@ -197,7 +197,7 @@ impl Targets {
     /// The pairs of a whole chunk, or as many of them as given noise allows but at least up to pair `end`.
     fn pairs_of(&self, chunk: usize, end: usize) -> Range<usize> {
         let first = chunk * CHUNK;
-        let last = match self.pairs.noise.len() {
+        let last = match self.pairs.noise.count() {
             Some(given) => (first + CHUNK).min(given.max(end.min(first + CHUNK))),
             None => first + CHUNK,
         };
@@ -247,11 +247,9 @@ impl Targets {
     fn run(&self, range: Range<usize>) -> Result<Vec<Tensor>> {
         let noise = self.pairs.latents(range.clone())?;
         let denoiser = self.denoiser(&*self.model, range)?;
-        let teacher = &self.teacher;
-        let plan = Plan::new(&*teacher.solver, &teacher.grid).denoise_to_zero(teacher.denoise_to_zero);
+        let (teacher, mut states) = (&self.teacher.sampler, Vec::new());
         let steps = teacher.grid.steps();
-        let mut states = Vec::new();
-        let outcome = sample(&denoiser, &plan, &noise, &mut |state| {
+        let outcome = teacher.sample(&denoiser, &noise, &mut |state| {
             if let Some(stride) = self.supervision.stride()
                 && state.index > 0
                 && state.index < steps
@@ -259,7 +257,7 @@ impl Targets {
             {
                 states.push(state.x.tensor().clone());
             }
-            ControlFlow::Continue(())
+            Ok(())
         })?;
         states.push(outcome.samples);
         Ok(states)
@@ -279,7 +277,7 @@ impl Targets {
     /// How many states of the teacher are supervised.
     fn states(&self) -> usize {
         // Every stride-th state before the end, and the end.
-        self.supervision.stride().map_or(1, |stride| self.teacher.grid.steps().saturating_sub(1) / stride + 1)
+        self.supervision.stride().map_or(1, |stride| self.teacher.sampler.grid.steps().saturating_sub(1) / stride + 1)
     }
 
     fn write(&self, chunk: usize, states: &[Tensor]) -> Result<()> {
@@ -306,47 +304,6 @@ pub fn parse_states(bytes: SharedBytes, shape: [usize; 4]) -> Option<Vec<Tensor>
     file.tensors.values().map(batch).collect()
 }
 
-/// Lists of states one behind the other, state by state.
-pub fn stacked(parts: &[Vec<Tensor>]) -> Result<Vec<Tensor>> {
-    let states = parts.first().map_or(0, Vec::len);
-    (0..states).map(|k| Tensor::concat(&parts.iter().map(|p| p[k].clone()).collect::<Vec<_>>())).collect()
-}
-
 fn digest<'b>(parts: impl Iterator<Item = &'b [u8]>) -> String {
     parts.fold(Fingerprint::default(), |mut hash, part| hash.add(part).clone()).text()
-}
-
-/// The samples of which a process takes all or none, when calls are of `batch` samples.
-pub fn unit(model: &dyn Model, batch: usize) -> usize {
-    if model.is_exact_in_batches() { 1 } else { batch }
-}
-
-/// Runs `f` over parts of a range: one after the other for a model that fills the machine itself, side by side for one that
-/// does not. Results are in order, and samples are independent, so the split changes nothing.
-pub fn in_parts<T: Send>(
-    model: &dyn Model,
-    range: Range<usize>,
-    batch: usize,
-    f: impl Fn(Range<usize>) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    each(model, &mut cut(model, range, batch), |part| f(part.clone()))
-}
-
-/// The parts of a range.
-pub(crate) fn cut(model: &dyn Model, range: Range<usize>, batch: usize) -> Vec<Range<usize>> {
-    let threads = rayon::current_num_threads();
-    let size = if model.is_light() { range.len().div_ceil(threads).min(batch) } else { batch }.max(1);
-    range.clone().step_by(size).map(|start| start..(start + size).min(range.end)).collect()
-}
-
-/// Runs `f` on every part.
-pub(crate) fn each<P: Send, T: Send>(
-    model: &dyn Model,
-    parts: &mut [P],
-    f: impl Fn(&mut P) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    if model.is_light() && parts.len() > 1 {
-        return parts.into_par_iter().map(&f).collect();
-    }
-    parts.iter_mut().map(f).collect()
 }

@@ -10,11 +10,11 @@
 //! start is the result, too.
 
 use crate::joint::Joint;
-use crate::targets::{in_parts, unit};
 use crate::trainer::Trainer;
 use crate::training::Training;
 use dyweight_core::error::Result;
 use dyweight_core::features::{Share, Variety};
+use dyweight_sample::{in_parts, unit};
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,13 +68,12 @@ impl Trainer {
 mod tests {
     use super::*;
     use crate::{Linearised, Loss, TrainConfig, TrainSpec};
-    use dyweight_core::error::Error;
     use dyweight_core::features::{FeatureMap, FeaturePullback};
     use dyweight_core::mixture::Mixture;
     use dyweight_core::tensor::Tensor;
     use dyweight_solvers::solver_file::ModelIdentity;
     use dyweight_solvers::spec::Budget;
-    use std::ops::ControlFlow;
+
     use std::sync::Mutex;
 
     /// The samples themselves.
@@ -155,7 +154,7 @@ mod tests {
         let loss = Loss::Joint(joint.clone());
         let (model, identity) = (Arc::new(Mixture::spiral()), ModelIdentity::default());
         let trainer = TrainConfig::new(model, identity, Budget::Nfe(3), spec, loss).prepare().unwrap();
-        let run = trainer.run(&trainer.dataset().unwrap(), &mut |_, _| ControlFlow::<Error>::Continue(())).unwrap();
+        let run = trainer.run(&trainer.dataset().unwrap(), &mut |_, _| Ok(())).unwrap();
         (run, trainer.plan.start.clone(), joint)
     }
 

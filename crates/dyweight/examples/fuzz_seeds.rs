@@ -241,7 +241,7 @@ fn png(colour: u8, depth: u8) -> Vec<u8> {
 fn solvers() -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     for preset in &Presets::official().expect("embedded").presets {
-        let mut file = dyweight::train::learned::preset(preset).expect("sound");
+        let mut file = dyweight::learned::preset(preset).expect("sound");
         if file.steps > 5 {
             continue;
         }

@@ -36,17 +36,33 @@
 #![forbid(unsafe_code)]
 
 pub use dyweight_core::{
-    Error, Result, Tensor, coeff, denoiser, error, features, mixture, noise, sample, schedule, tape, tensor,
+    Error, Result, Tensor, coeff, denoiser, error, features, mixture, noise, schedule, tape, tensor,
 };
 pub use dyweight_files as files;
 pub use dyweight_metrics as metrics;
 pub use dyweight_models as models;
 pub use dyweight_report as report;
+pub use dyweight_sample::comm;
 pub use dyweight_solvers as solvers;
-pub use dyweight_solvers::{learned, solver_file, spec};
+pub use dyweight_solvers::{solver_file, spec};
 pub use dyweight_study as study;
 pub use dyweight_study::numeric;
 pub use dyweight_train as train;
+
+/// The sampling loop, and everything that is decided before it runs.
+pub mod sample {
+    pub use dyweight_core::sample::*;
+    pub use dyweight_sample::{
+        Drawing, GridRule, Inputs, Learned, Noise, OnModel, Prompts, SampleSpec, Sampler, Show, Stop, Who, cut, each,
+        in_parts, interruptible, misfits, require_prediction, stacked, unit,
+    };
+}
+
+/// Learned solvers: their parameters, and whatever holds these.
+pub mod learned {
+    pub use dyweight_sample::learned::*;
+    pub use dyweight_solvers::learned::*;
+}
 
 /// ODE solvers, and what learned ones are made of.
 pub mod solver {

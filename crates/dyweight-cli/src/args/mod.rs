@@ -131,11 +131,6 @@ pub struct ScheduleArgs {
 }
 
 impl ScheduleArgs {
-    /// True if nothing was said about the schedule.
-    pub fn is_default(&self) -> bool {
-        self.spec() == ScheduleSpec::default()
-    }
-
     /// The library's description.
     pub fn spec(&self) -> ScheduleSpec {
         ScheduleSpec {

@@ -1,20 +1,19 @@
 //! `dyweight compare`.
 
-use crate::args::{
-    ModelArgs, ReferenceArgs, ScheduleArgs, ScorerArgs, check_batch, class_of, counts_once, opened, unknown,
-};
+use crate::args::{ModelArgs, ReferenceArgs, ScheduleArgs, ScorerArgs, check_batch, class_of, counts_once, opened};
 use crate::benchmark::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
+use dyweight::comm::Comm;
 use dyweight::models::ModelSpec;
 use dyweight::noise::Rng;
+use dyweight::sample::{Prompts, Show};
 use dyweight::spec::budget::check_steps;
 use dyweight::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight::study::benchmark::{Experiment, Judging, Subject, View};
 use dyweight::study::compare::{Field, page};
-use dyweight::train::comm::Comm;
-use dyweight::train::{ClassName, Prompts, TrainSpec};
+use dyweight::train::{ClassName, TrainSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -101,19 +100,16 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let out = args.output.directory_apart_from("comparison", &inputs)?;
     let seeds = Seeds::parse(&args.seeds)?;
     benchmark::check_count(&seeds)?;
-    let rng = match args.rng.as_str() {
-        "native" => Rng::Native,
-        "torch" => Rng::Torch,
-        other => return Err(unknown("noise stream", other, &["native", "torch"])),
-    };
+    let rng = Rng::named(&args.rng)?;
     let spec = ModelSpec { beta_table: args.schedule.beta_table.clone(), ..args.model.spec(None)? };
     let model = Arc::new(opened(&spec)?);
     let reference = args.reference.open(&model)?;
     let lines = args.prompts.as_deref().map(Prompts::lines).transpose()?;
-    let prompts = lines.map(|lines| Prompts::new(lines, args.negative.clone(), &*model.model)).transpose()?;
-    let prompts = prompts.map(Arc::new);
+    let prompts = lines.map(|lines| Prompts::new(lines, args.negative.clone(), &*model.model));
+    let prompts = prompts.transpose()?.map(Arc::new);
     let class = args.class.as_deref().map(|text| class_of(text, model.class_names(), &[])).transpose()?;
-    let subject = Subject { class, prompts, guidance: args.guidance, ..Subject::new(model) };
+    let show = prompts.map_or(Show::class(class), Show::Prompts);
+    let subject = Subject { show, guidance: args.guidance, ..Subject::new(model) };
     subject.check()?;
     let budgets = if args.nfe.is_empty() && args.weights.is_empty() { vec![3, 5, 7, 9] } else { args.nfe.clone() };
     let train_seeds = args.train_seeds.seeds()?;
@@ -151,6 +147,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     judging.check(&subject)?;
     let experiment = Experiment::new("compare", vec![subject], entries, judging)?;
     let experiment = if train_seeds.is_empty() { experiment } else { experiment.with_train_seeds(&train_seeds) };
+    experiment.misfits()?.iter().for_each(|misfit| ui::warn(misfit));
     let Some((experiment, results)) = benchmark::results(experiment, &out, &args.output, comm)? else { return Ok(()) };
     let view = View { experiment: &experiment, results: &results };
     let page = page(&view, benchmark::repeat(&args.output))?;

@@ -4,9 +4,9 @@ use crate::ui;
 use clap::{Args, ValueEnum};
 use dyweight::Result;
 use dyweight::error::Error;
+use dyweight::sample::Learned;
 use dyweight::solver_file::{Asked, SolverFile};
 use dyweight::spec::Budget;
-use dyweight::train::Learned;
 
 /// What to hand to whom.
 #[derive(Args)]
@@ -34,7 +34,7 @@ enum Target {
 pub fn run(args: &ExportArgs) -> Result<()> {
     let Target::Sigmas = args.to;
     let asked = Asked { budget: args.nfe.map(Budget::Nfe), guidance: args.guidance, calls: None };
-    let learned = Learned::open(&args.solver)?.at(&args.solver, asked)?;
+    let learned = Learned::open(&args.solver)?.at(asked)?;
     let Some(file) = learned.file else {
         return Err(Error::Conflict {
             problem: format!("{} holds bare numbers without their grid", args.solver),

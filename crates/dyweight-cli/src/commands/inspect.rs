@@ -9,12 +9,12 @@ use dyweight::files::Malformed;
 use dyweight::files::{
     Format, NetworkFile, OfficialCoefficients, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data, sniff,
 };
+use dyweight::learned::{named_preset, released};
 use dyweight::models::edm::{Blueprint, Config, PUBLISHED};
 use dyweight::models::inception::InceptionFile;
 use dyweight::models::latent::RANDOM;
 use dyweight::models::spec::BUILT_IN;
 use dyweight::solver_file::{Asked, SolverFile};
-use dyweight::train::learned::{named_preset, released};
 use dyweight::{Error, Result};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

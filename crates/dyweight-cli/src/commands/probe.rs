@@ -4,13 +4,13 @@ use crate::args::ModelArgs;
 use crate::files::{batch, prepare, text};
 use crate::{machine, ui};
 use clap::Args;
+use dyweight::comm::Solo;
 use dyweight::denoiser::{Condition, Context, Differentiable, Levels, Model, TextContext};
 use dyweight::error::shown;
 use dyweight::files::{StoredTensor, TensorFile};
 use dyweight::models::ModelSpec;
 use dyweight::models::latent::probe;
 use dyweight::models::spec::AnyModel;
-use dyweight::train::comm::Solo;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -199,7 +199,7 @@ impl Input {
 }
 
 fn evaluate(model: &dyn Differentiable, x: &Tensor, levels: &Levels, cotangent: Option<&Tensor>) -> Result<Answers> {
-    let name = match model.prediction() {
+    let name = match model.info().prediction {
         dyweight::denoiser::Prediction::Denoised => "denoised",
         dyweight::denoiser::Prediction::Velocity => "velocity",
     };

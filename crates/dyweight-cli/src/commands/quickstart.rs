@@ -4,11 +4,11 @@ use crate::benchmark::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::Result;
+use dyweight::comm::Comm;
 use dyweight::error::shown;
 use dyweight::models::ModelSpec;
 use dyweight::study::benchmark::View;
 use dyweight::study::paper::{QUICKSTART, StudySetup};
-use dyweight::train::comm::Comm;
 use std::sync::Arc;
 use std::time::Instant;
 

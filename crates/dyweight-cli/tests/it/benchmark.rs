@@ -56,11 +56,12 @@ fn what_cannot_be_compared_is_refused_before_anything_is_made() {
     let place = Place::new("refused");
     let base = "compare --model mixture --seeds 0-9 --out out";
     for (options, part) in [
-        ("--solvers heun --nfe 3", "no grid lets heun"),
+        ("--solvers heun --nfe 3 --no-search", "no grid lets heun"),
+        ("--solvers heun-afs --nfe 3", "no grid lets heun"),
         ("--solvers ipdnm --nfe 3", "unknown solver 'ipdnm'"),
         ("--solvers ipndm:9 --nfe 3", "order"),
         ("--solvers dpmpp@ --nfe 3", "'@'"),
-        ("--nfe 3", "nothing takes part"),
+        ("--nfe 3 --no-search", "nothing takes part"),
         ("--solvers ipndm --nfe 0", "nfe"),
         ("--solver-file missing.json", "missing.json"),
         ("--solver-file preset:cifar10-nfe5 --nfe 3", "makes 5 calls"),
@@ -75,7 +76,7 @@ fn what_cannot_be_compared_is_refused_before_anything_is_made() {
     }
     place.refuses("compare --model mixture --solvers ipndm --nfe 3 --seeds 7 --out out", &["two samples"]);
     place.refuses("compare --model mixture --solvers ipndm --nfe 3 --out nowhere --render-only", &["nowhere"]);
-    place.works("compare --model mixture --solvers ipndm,heun --nfe 3,4 --seeds 0-9 --out out --skip-impossible");
+    place.works("compare --model mixture --solvers ipndm,heun+afs --nfe 3,4 --seeds 0-9 --out out --skip-impossible");
     place.refuses("compare --model mixture --solvers ipndm --nfe 3 --seeds 0-8 --out out", &["judging.seeds"]);
     place.refuses(
         "compare --model mixture --shape 1,2,1 --solvers ipndm --nfe 3 --seeds 0-9 --out out",
@@ -105,7 +106,7 @@ fn each_solver_takes_part_once() {
 
 #[test]
 fn a_comparison_in_which_all_diverge_fails_and_says_the_same_however_it_is_cut() {
-    let far = "compare --model mixture --nfe 3 --seeds 0-40 --sigma-min 1e299 --sigma-max 1e300 --no-times";
+    let far = "compare --model mixture --nfe 3 --seeds 0-40 --sigma-min 1e299 --sigma-max 1e300 --no-times --no-search";
     let places = ["--threads 1 --batch 41", "--threads 2 --batch 3"].map(|cut| {
         let place = Place::new(&format!("diverged-{}", cut.len()));
         let ended = place.run(&format!("{far} --solvers euler,ipndm {cut} --out out"));
@@ -117,9 +118,9 @@ fn a_comparison_in_which_all_diverge_fails_and_says_the_same_however_it_is_cut()
     });
     assert_eq!(bytes(&places[0].path("out/records.jsonl")), bytes(&places[1].path("out/records.jsonl")));
     // With one that does not, there is something to compare.
-    let alone = places[0].works(&format!("{far} --solvers euler,ipndm:2@logsnr --out other"));
+    let alone = places[0].works(&format!("{far} --solvers euler --weights preset:cifar10-nfe3 --out other"));
     // One alone is ahead of nobody.
-    assert!(alone.stderr.contains("3 calls: ipndm:2@logsnr (") && !alone.stderr.contains("clearly"), "{alone:?}");
+    assert!(alone.stderr.contains("3 calls: cifar10 (") && !alone.stderr.contains("clearly"), "{alone:?}");
 }
 
 #[test]
@@ -170,7 +171,7 @@ fn coefficients_travel_between_models() {
 fn the_teacher_can_be_interrupted() {
     use std::io::Read;
     let place = Place::new("teacher-stopped");
-    let run = "compare --model fashion --solvers euler --nfe 3 --seeds 0-63 --teacher-nfe 20000 --out out";
+    let run = "compare --model fashion --solvers euler --no-search --nfe 3 --seeds 0-63 --teacher-nfe 20000 --out out";
     let mut child = place.command(run).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let mut stderr = child.stderr.take().unwrap();
     let mut said = vec![0; 1];

@@ -196,7 +196,7 @@ fn scores_are_measures_and_a_loss() {
     place.write("two.txt", "a cat\nthe hat\n");
     let common = "--model sd --shape 4,4,4 --prompts two.txt --seeds 0-4 --teacher-nfe 6 --out c --json";
     let scores = "--clip clip --hps open_clip --score-tokenizer clip --image-reward image_reward";
-    let found = place.works(&format!("compare --solvers euler,ipndm:2 --nfe 3,4 {common} {scores}")).json();
+    let found = place.works(&format!("compare --no-search --solvers euler,ipndm:2 --nfe 3,4 {common} {scores}")).json();
     for score in found["scores"].as_array().unwrap() {
         for name in ["clip", "hps", "image-reward"] {
             let mean = &score["prompted"][name];

@@ -19,7 +19,7 @@ mod torch;
 pub use native::Stream;
 pub use torch::TorchGenerator;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::Tensor;
 
 /// Which stream of unit noise a seed stands for.
@@ -34,6 +34,21 @@ pub enum Rng {
 }
 
 impl Rng {
+    /// What the streams are called.
+    pub const NAMES: [&str; 2] = ["native", "torch"];
+
+    /// The stream of a name.
+    pub fn named(name: &str) -> Result<Self> {
+        match name {
+            "native" => Ok(Self::Native),
+            "torch" => Ok(Self::Torch),
+            other => {
+                let known = Self::NAMES.map(String::from).to_vec();
+                Err(Error::UnknownName { kind: "noise stream", name: other.into(), known })
+            }
+        }
+    }
+
     /// The unit noise of each seed, as one batch.
     pub fn latents(self, seeds: &[u64], shape: [usize; 3]) -> Result<Tensor> {
         let len: usize = shape.iter().product();

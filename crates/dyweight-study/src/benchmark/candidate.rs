@@ -1,10 +1,11 @@
 //! Who competes.
 
 use dyweight_core::error::{Error, Result};
+use dyweight_sample::Learned;
 use dyweight_solvers::solver_file::{Asked, SolverFile};
 use dyweight_solvers::spec::handcrafted::Fixed;
 use dyweight_solvers::spec::{ScheduleSpec, SolverSpec};
-use dyweight_train::{Learned, TrainSpec};
+use dyweight_train::TrainSpec;
 use serde::Serialize;
 
 /// A solver that takes part.
@@ -120,11 +121,7 @@ fn grid(text: &str) -> Option<(String, Option<f64>)> {
 impl Candidate {
     /// A preset, a solver file, or a tensor file that is one; of a file for a range one solver for each budget that is asked for. Evaluations cost `calls`.
     pub fn open(source: &str, budgets: &[usize], calls: Option<usize>, guidance: Option<f64>) -> Result<Vec<Self>> {
-        let learned = Learned::open(source)?;
-        let file = learned.file.ok_or_else(|| Error::Conflict {
-            problem: format!("{source} holds bare weights without their grid"),
-            hint: "compare solver files ('dyweight train' and 'dyweight convert' write them) or presets".into(),
-        })?;
+        let file = Learned::open(source)?.into_file()?;
         let given = |file| Candidate::Given { file: Box::new(file) };
         if file.served().is_none() || budgets.is_empty() {
             return Ok(vec![given(file.at(source, Asked::default())?)]);

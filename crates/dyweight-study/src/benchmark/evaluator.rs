@@ -5,104 +5,73 @@
 //! ```
 
 use super::candidate::Candidate;
-use super::experiment::{Entry, Judging, Subject};
+use super::experiment::{Entry, Experiment, Judging, Subject};
 use super::pictures::Pictures;
 use super::record::Score;
-use dyweight_core::coeff::Coeff;
-use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
+use dyweight_core::denoiser::{Call, Prediction, Watched};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
-use dyweight_core::sample::{Plan, probe, require_channels, sample};
-use dyweight_core::solver::Solver;
 use dyweight_core::tensor::Tensor;
 use dyweight_metrics::FeatureReference;
 use dyweight_metrics::frechet::Paired;
 use dyweight_metrics::teacher::{psnr, rmse, squared_errors};
 use dyweight_metrics::{Estimate, Features, quantise};
-use dyweight_solvers::learned::Built;
+use dyweight_sample::comm::{Reader, Wire};
+use dyweight_sample::{Learned, OnModel, SampleSpec, Sampler, Show, Who, in_parts, misfits, unit};
 use dyweight_solvers::solver_file::SolverFile;
-use dyweight_solvers::spec::budget::Setting;
-use dyweight_solvers::spec::{Budget, ScheduleSpec};
-use dyweight_train::comm::{Reader, Wire};
-use dyweight_train::{Targets, in_parts, unit};
-use std::ops::{ControlFlow, Range};
+use dyweight_solvers::spec::Budget;
+use dyweight_train::Targets;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// A solver ready to run.
-pub(super) struct Ready {
-    solver: Box<dyn Solver>,
-    times: Vec<Coeff>,
-    afs: bool,
-    nfe: usize,
-    /// Calls, with those that could be made side by side counted once.
-    sequential_calls: usize,
-    /// The time the solver takes itself to be at, step by step; none where it is what the network is told.
-    believed: Option<Vec<f64>>,
+/// The solver of an entry that needs no training; refuses a budget it cannot meet.
+pub(super) fn sampler_of(entry: &Entry, subject: &Subject) -> Result<Option<Sampler>> {
+    match &entry.who {
+        Candidate::Handcrafted { .. } => handcrafted(entry, &subject.on()?).map(Some),
+        Candidate::Given { file } => learned(file, entry, subject).map(Some),
+        Candidate::Learned { .. } => Ok(None),
+        // An open entry is closed before anything is built of it; until then it can be what one of its settings can.
+        Candidate::Open { .. } => entry.settings_on(subject).map(|_| None),
+    }
 }
 
-impl Ready {
-    /// Builds the solver of an entry that needs no training; refuses a budget it cannot meet.
-    pub fn of(entry: &Entry, subject: &Subject) -> Result<Option<Self>> {
-        match &entry.who {
-            Candidate::Handcrafted { .. } => {
-                Self::handcrafted(entry, &*subject.model.model, subject.calls()?, &ScheduleSpec::default()).map(Some)
-            }
-            Candidate::Given { file } => Self::learned(file, entry, subject).map(Some),
-            Candidate::Learned { .. } => Ok(None),
-            // An open entry is closed before anything is built of it; until then it can be what one of its settings can.
-            Candidate::Open { .. } => entry.settings_on(subject).map(|_| None),
-        }
-    }
+/// Fixed coefficients.
+pub(super) fn handcrafted(entry: &Entry, on: &OnModel<'_>) -> Result<Sampler> {
+    let Candidate::Handcrafted { solver, schedule, afs } = &entry.who else { return Err(Error::Cancelled) };
+    let (schedule, budget) = (schedule.clone(), Some(Budget::Nfe(entry.nfe)));
+    SampleSpec { budget, schedule, afs: *afs, denoise_to_zero: false }.sampler(Who::Handcrafted(solver), on)
+}
 
-    /// Fixed coefficients; an evaluation of the model costs `calls` calls, and `usual` is the schedule of entries that name none.
-    pub fn handcrafted(entry: &Entry, model: &dyn Model, calls: usize, usual: &ScheduleSpec) -> Result<Self> {
-        let Candidate::Handcrafted { solver, schedule, afs } = &entry.who else { return Err(Error::Cancelled) };
-        let schedule = if *schedule == ScheduleSpec::default() { usual } else { schedule };
-        let (prediction, afs) = (model.prediction(), *afs);
-        let (solver, rule) = (solver.build(model.is_bounded())?, schedule.on(model)?);
-        let range = schedule.range(&rule, model.sigma_range());
-        let setting =
-            Setting { solver: &*solver, schedule: &rule, range, afs, denoise_to_zero: false, prediction, calls };
-        let grid = setting.grid(Budget::Nfe(entry.nfe))?;
-        let nfe = setting.count(&grid)?;
-        Ok(Self { solver, times: grid.coeffs(), afs, nfe, sequential_calls: nfe, believed: None })
+/// Learned coefficients on the grid they were learned on, or that goes with the model.
+pub(super) fn learned(file: &SolverFile, entry: &Entry, subject: &Subject) -> Result<Sampler> {
+    let learned = Learned::of(&entry.row, file.clone());
+    let sampler = SampleSpec::default().sampler(Who::Learned(&learned), &subject.on()?)?;
+    let counted = if entry.once { sampler.sequential_calls } else { sampler.nfe };
+    if counted != entry.nfe {
+        return Err(Error::NoSuchBudget { solver: sampler.solver.label(), nfe: entry.nfe, near: vec![counted] });
     }
+    Ok(sampler)
+}
 
-    /// What sampling runs.
-    pub fn plan(&self) -> Plan<'_> {
-        Plan { solver: &*self.solver, times: self.times.clone(), afs: self.afs, denoise_to_zero: false }
-    }
-
-    /// Learned coefficients on the grid they were learned on, or that goes with the model.
-    pub fn learned(file: &SolverFile, entry: &Entry, subject: &Subject) -> Result<Self> {
-        let prediction = subject.model.model.prediction();
-        if file.prediction != prediction {
-            return Err(Error::Conflict {
-                problem: format!("a solver for {:?} predictions cannot run on '{}'", file.prediction, subject.name),
-                hint: "leave the solver or the model out".into(),
-            });
+impl Experiment {
+    /// In what entries are used on other than they were learned for, each with its row.
+    pub fn misfits(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for entry in &self.entries {
+            let (Candidate::Given { file }, subject) = (&entry.who, &self.subjects[entry.subject]) else { continue };
+            let (on, sampler) = (subject.on()?, learned(file, entry, subject)?);
+            let own = misfits(file, (on.model, &on.identity), subject.guidance, (sampler.afs, &sampler.grid));
+            found.extend(own.into_iter().map(|what| format!("{}, {} calls: {what}", entry.row, entry.nfe)));
         }
-        let file = file.on(&*subject.model.model)?;
-        let Built { solver, times } = file.build()?;
-        let plan = Plan { solver: &*solver, times: times.clone(), afs: file.afs, denoise_to_zero: false };
-        let probed = probe(&plan, prediction)?;
-        require_channels(&*solver, subject.model.model.shape()[0])?;
-        let calls = subject.calls()?;
-        let (made, sequential_calls) = (calls * probed.calls, calls * probed.sequential_calls);
-        let counted = if entry.once { sequential_calls } else { made };
-        if counted != entry.nfe {
-            return Err(Error::NoSuchBudget { solver: solver.label(), nfe: entry.nfe, near: vec![counted] });
-        }
-        let believed = file.body.weights().map(|_| file.realised_times[usize::from(file.afs)..].to_vec());
-        Ok(Self { solver, times, afs: file.afs, nfe: made, sequential_calls, believed })
+        Ok(found)
     }
 }
 
 impl Entry {
     /// An error unless the solver can make exactly that many calls on the subject.
     pub fn possible_on(&self, subject: &Subject) -> Result<()> {
-        Ready::of(self, subject).map(drop)
+        sampler_of(self, subject).map(drop)
     }
 }
 
@@ -223,7 +192,7 @@ pub(super) struct Evaluator<'j> {
     /// The teacher's samples by their features, where there are any; none but at rank 0.
     pub imitated: Option<&'j Paired>,
     /// LowerOrderFinalText how many samples are done; true asks to stop.
-    pub tick: &'j (dyn Fn(usize) -> bool + Sync),
+    pub tick: &'j (dyn Fn(usize) -> Result<()> + Sync),
 }
 
 /// What is found of an entry.
@@ -236,14 +205,14 @@ pub(super) struct Found {
 
 impl Evaluator<'_> {
     /// The score of an entry, its pictures and its time; at every rank but 0 nothing.
-    pub fn score(&self, key: &str, entry: &Entry, ready: &Ready) -> Result<Option<Found>> {
+    pub fn score(&self, key: &str, entry: &Entry, sampler: &Sampler) -> Result<Option<Found>> {
         let mut score = Score {
             key: key.into(),
             row: entry.row.clone(),
-            solver: ready.solver.label(),
-            nfe: ready.nfe,
-            sequential_calls: (ready.sequential_calls < ready.nfe).then_some(ready.sequential_calls),
-            steps: ready.times.len() - 1,
+            solver: sampler.solver.label(),
+            nfe: sampler.nfe,
+            sequential_calls: (sampler.sequential_calls < sampler.nfe).then_some(sampler.sequential_calls),
+            steps: sampler.steps(),
             failed: None,
             rmse: None,
             psnr: None,
@@ -253,7 +222,7 @@ impl Evaluator<'_> {
             distances: Vec::new(),
             slopes: Vec::new(),
         };
-        let whole = self.all(ready)?;
+        let whole = self.all(sampler)?;
         if !self.targets.comm().is_root() {
             return Ok(None);
         }
@@ -303,14 +272,14 @@ impl Evaluator<'_> {
         if !self.targets.comm().is_root() {
             return Ok(None);
         }
-        let (teacher, nfe) = self.judging.teacher(self.subject)?;
+        let teacher = self.judging.teacher(self.subject)?;
         Ok(Some(Score {
             key: key.into(),
             row: "teacher".into(),
-            solver: teacher.solver.label(),
-            nfe,
+            solver: teacher.sampler.solver.label(),
+            nfe: teacher.sampler.nfe,
             sequential_calls: None,
-            steps: teacher.grid.steps(),
+            steps: teacher.sampler.steps(),
             failed: None,
             rmse: None,
             psnr: None,
@@ -353,7 +322,8 @@ impl Evaluator<'_> {
     /// Features and statistics, where they are of what the subject makes: all classes of images of that shape.
     fn reference(&self) -> Option<&FeatureReference> {
         let subject = self.subject;
-        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.image_shape() && subject.class.is_none();
+        let one_class = matches!(subject.show, Show::Class(_));
+        let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.image_shape() && !one_class;
         self.judging.reference.as_ref().filter(|(map, _)| fits(&**map))
     }
 
@@ -364,9 +334,9 @@ impl Evaluator<'_> {
     }
 
     /// All samples, at rank 0.
-    fn all(&self, ready: &Ready) -> Result<Part> {
+    fn all(&self, sampler: &Sampler) -> Result<Part> {
         let model = &*self.subject.model.model;
-        let part = |range| self.part(ready, range);
+        let part = |range| self.part(sampler, range);
         let share = || {
             let parts = in_parts(model, self.share(), self.judging.batch, part)?;
             // Parts of a light model are made side by side, those of a network one by one.
@@ -378,29 +348,34 @@ impl Evaluator<'_> {
         self.targets.comm().gather(share).map(Part::joined)
     }
 
-    fn part(&self, ready: &Ready, range: Range<usize>) -> Result<Part> {
+    fn part(&self, sampler: &Sampler, range: Range<usize>) -> Result<Part> {
         let pairs = self.targets.pairs();
         let bound = self.subject.model.model.denoiser(&pairs.condition(range.clone()))?;
-        let spy = SlopeProbe { inner: &*bound, times: ready.believed.as_deref(), seen: Mutex::default() };
-        let plan = ready.plan();
+        // The time the solver takes itself to be at, where that is not what the network is told.
+        let times = sampler.realised.as_ref().map(|times| &times[usize::from(sampler.afs)..]);
+        let seen = Mutex::new(SlopeProbe::new(bound.info().prediction, times));
+        let probed = Watched::new(bound, |call| {
+            seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).see(&call);
+            Ok(())
+        });
         let mut pictures = Pictures::begin(range.start, &*self.subject.model.model);
         let latents = pairs.latents(range.clone())?;
         let (begun, mut watching) = (Instant::now(), Duration::ZERO);
-        let outcome = sample(&spy, &plan, &latents, &mut |state| {
+        let outcome = sampler.sample(&probed, &latents, &mut |state| {
             let begun = Instant::now();
             pictures.see(state);
-            let stop = (self.tick)(0);
+            let goes_on = (self.tick)(0);
             watching += begun.elapsed();
-            if stop { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+            goes_on
         });
         let elapsed = begun.elapsed();
-        let Seen { slopes, watching: spied } = spy.seen.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let seconds = elapsed.saturating_sub(watching + spied).as_secs_f64();
+        let probe = seen.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let seconds = elapsed.saturating_sub(watching + probe.watching).as_secs_f64();
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
                 let lost = Some(Divergence::of(error, range.start)?);
-                (self.tick)(range.len());
+                let _ = (self.tick)(range.len());
                 return Ok(Part { lost, seconds, ..Part::default() });
             }
         };
@@ -408,8 +383,8 @@ impl Evaluator<'_> {
         let errors = squared_errors(&outcome.samples, &targets[targets.len() - 1])?;
         let features = self.features(&outcome.samples)?;
         let scores = self.judging.scores(self.subject, &outcome.samples, range.clone())?;
-        (self.tick)(range.len());
-        Ok(Part { lost: None, seconds, errors, features, scores, slopes, pictures })
+        let _ = (self.tick)(range.len());
+        Ok(Part { lost: None, seconds, errors, features, scores, slopes: probe.slopes, pictures })
     }
 }
 
@@ -418,28 +393,26 @@ fn deviation(samples: &[[f64; 2]]) -> f64 {
     (mean(1) - mean(0).powi(2)).max(0.0).sqrt()
 }
 
-/// Watches the slopes at the network's calls.
+/// Sees the slopes at the network's calls.
 struct SlopeProbe<'s> {
-    inner: &'s dyn Denoiser,
+    prediction: Prediction,
     times: Option<&'s [f64]>,
-    seen: Mutex<Seen>,
-}
-
-#[derive(Default)]
-struct Seen {
     /// Mean and mean square of the slope, for each evaluation and sample.
     slopes: Vec<Vec<[f64; 2]>>,
     /// Time taken to see them.
     watching: Duration,
 }
 
-impl SlopeProbe<'_> {
-    /// Notes the slopes of an answer.
-    fn note(&self, x: &Tensor, levels: &Levels, out: &Tensor) {
+impl<'s> SlopeProbe<'s> {
+    fn new(prediction: Prediction, times: Option<&'s [f64]>) -> Self {
+        Self { prediction, times, slopes: Vec::new(), watching: Duration::ZERO }
+    }
+
+    fn see(&mut self, call: &Call<'_>) {
+        let Call::Answered { x, levels, answer } = call else { return };
         let begun = Instant::now();
-        let mut seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let call = seen.slopes.len();
-        let slope = |i: usize, (x, d): (&f64, &f64)| match self.inner.prediction() {
+        let call = self.slopes.len();
+        let slope = |i: usize, (x, d): (&f64, &f64)| match self.prediction {
             Prediction::Velocity => *d,
             Prediction::Denoised => {
                 let time = self.times.and_then(|t| t.get(call)).copied().unwrap_or_else(|| levels.of(i));
@@ -448,42 +421,11 @@ impl SlopeProbe<'_> {
         };
         // Sample by sample, so that sums do not depend on how samples fall into batches.
         let moments = |i: usize| {
-            let slopes = x.sample(i).iter().zip(out.sample(i)).map(|pair| slope(i, pair));
+            let slopes = x.sample(i).iter().zip(answer.sample(i)).map(|pair| slope(i, pair));
             let (sum, squares) = slopes.fold((0.0, 0.0), |(sum, squares), d| (sum + d, squares + d * d));
             [sum, squares].map(|v| v / x.sample_len() as f64)
         };
-        let slopes = (0..x.samples()).map(moments).collect();
-        seen.slopes.push(slopes);
-        seen.watching += begun.elapsed();
-    }
-}
-
-impl Denoiser for SlopeProbe<'_> {
-    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
-        let out = self.inner.predict(x, levels)?;
-        self.note(x, levels, &out);
-        Ok(out)
-    }
-
-    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
-        let (out, feature) = self.inner.predict_with_feature(x, levels, len)?;
-        self.note(x, levels, &out);
-        Ok((out, feature))
-    }
-
-    fn require_embedding(&self, len: usize) -> Result<()> {
-        self.inner.require_embedding(len)
-    }
-
-    fn prediction(&self) -> Prediction {
-        self.inner.prediction()
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        self.inner.sigma_range()
-    }
-
-    fn calls(&self) -> usize {
-        self.inner.calls()
+        self.slopes.push((0..x.samples()).map(moments).collect());
+        self.watching += begun.elapsed();
     }
 }

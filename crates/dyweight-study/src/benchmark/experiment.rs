@@ -2,15 +2,15 @@
 
 use super::candidate::Candidate;
 use super::search::Chosen;
-use dyweight_core::denoiser::Condition;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Rng;
 use dyweight_files::Fingerprint;
 use dyweight_metrics::FeatureReference;
 use dyweight_models::{LoadedModel, Scorer};
-use dyweight_solvers::spec::budget::Setting;
+use dyweight_sample::{GridRule, Inputs, Noise, OnModel, Sampler, Show};
+use dyweight_solvers::learned::Built;
 use dyweight_solvers::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
-use dyweight_train::{Noise, Pairs, Prompts, Teacher, TrainSpec};
+use dyweight_train::{Teacher, TrainSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -22,10 +22,8 @@ pub struct Subject {
     pub name: String,
     /// The model.
     pub model: Arc<LoadedModel>,
-    /// One class instead of one drawn for each seed.
-    pub class: Option<usize>,
-    /// Texts, line i for sample i, beginning again after the last.
-    pub prompts: Option<Arc<Prompts>>,
+    /// What its samples show.
+    pub show: Show,
     /// Classifier-free guidance.
     pub guidance: Option<f64>,
 }
@@ -116,7 +114,7 @@ impl Entry {
 impl Subject {
     /// A model asked for whatever it makes.
     pub fn new(model: Arc<LoadedModel>) -> Self {
-        Self { name: model.name.clone(), model, class: None, prompts: None, guidance: None }
+        Self { name: model.name.clone(), model, show: Show::Drawn, guidance: None }
     }
 
     /// An error unless the model can be asked for the class and guidance.
@@ -126,55 +124,50 @@ impl Subject {
 
     /// What tells it from every other.
     pub fn identity(&self) -> Value {
+        let class = if let Show::Class(class) = self.show { Some(class) } else { None };
         let mut identity = json!({
             "name": self.name, "weights": self.model.sha256, "computed": self.model.settings,
-            "class": self.class, "guidance": self.guidance,
+            "class": class, "guidance": self.guidance,
         });
-        if let Some(prompts) = &self.prompts {
+        if let Some(prompts) = self.show.prompts() {
             identity["prompts"] = json!(prompts.texts());
             identity["negative"] = json!(prompts.negative());
         }
         identity
     }
 
+    /// Noise and conditions of samples.
+    pub(super) fn inputs(&self, noise: Noise) -> Inputs {
+        let (shape, classes) = (self.model.model.shape(), self.model.model.classes());
+        Inputs { noise, shape, classes, show: self.show.clone(), guidance: self.guidance }
+    }
+
     /// Network calls of one evaluation.
     pub fn calls(&self) -> Result<usize> {
-        let model = &*self.model.model;
-        let class = self.class.or((model.classes() > 0).then_some(0));
-        let condition = match &self.prompts {
-            Some(prompts) => prompts.condition(0..1, self.guidance),
-            None => Condition::classes(class).guided(self.guidance),
-        };
-        Ok(model.denoiser(&condition)?.calls())
+        let inputs = self.inputs(Noise::Seeds { seeds: vec![0], rng: Rng::Native });
+        Ok(self.model.model.denoiser(&inputs.condition(0..1))?.info().calls)
+    }
+
+    /// What solvers run on.
+    pub fn on(&self) -> Result<OnModel<'_>> {
+        Ok(OnModel { model: &*self.model.model, identity: self.model.identity(), calls: self.calls()? })
     }
 }
 
 impl Judging {
     /// The noise of a subject's samples.
-    pub fn pairs(&self, subject: &Subject) -> Pairs {
-        let model = &subject.model.model;
-        Pairs {
-            noise: Noise::Seeds { seeds: self.seeds.iter().collect(), rng: self.rng },
-            shape: model.shape(),
-            classes: model.classes(),
-            class: subject.class,
-            prompts: subject.prompts.clone(),
-            guidance: subject.guidance,
-        }
+    pub fn pairs(&self, subject: &Subject) -> Inputs {
+        subject.inputs(Noise::Seeds { seeds: self.seeds.iter().collect(), rng: self.rng })
     }
 
-    /// The teacher on a subject, and its network calls.
-    pub fn teacher(&self, subject: &Subject) -> Result<(Teacher, usize)> {
-        let model = &subject.model.model;
-        let prediction = model.prediction();
-        let solver = self.teacher.build(model.is_bounded())?;
-        let schedule = self.schedule.on(&**model)?;
-        let range = self.schedule.range(&schedule, model.sigma_range());
+    /// The teacher on a subject.
+    pub fn teacher(&self, subject: &Subject) -> Result<Teacher> {
+        let on = subject.on()?;
+        let solver = self.teacher.build(on.model.is_bounded())?;
+        let rule = GridRule::new(&self.schedule, on.model, on.calls)?;
         // A grid that ends at 0 has nothing left to denoise.
-        let denoise_to_zero = schedule.grid(2, range).map_or(range.0, |grid| grid.last()) > 0.0;
-        let calls = subject.calls()?;
-        let setting =
-            Setting { solver: &*solver, schedule: &schedule, range, afs: false, denoise_to_zero, prediction, calls };
+        let denoise_to_zero = rule.schedule.grid(2, rule.range).map_or(rule.range.0, |grid| grid.last()) > 0.0;
+        let setting = rule.setting(&*solver, false, denoise_to_zero);
         let grid = match self.teacher_nfe {
             Some(nfe) => setting.grid(Budget::Nfe(nfe)),
             None => setting.grid_of_at_least(USUAL_TEACHER),
@@ -190,9 +183,10 @@ impl Judging {
             }
             other => other,
         })?;
-        let nfe = setting.count(&grid)?;
         let identity = serde_json::to_string(&self.teacher).unwrap_or_default();
-        Ok((Teacher { solver, grid, denoise_to_zero, identity }, nfe))
+        let times = grid.coeffs();
+        let sampler = Sampler::new(Built { solver, times }, grid, (false, denoise_to_zero), on.model, on.calls)?;
+        Ok(Teacher { sampler, identity })
     }
 
     /// What tells one way of judging from another.

@@ -5,7 +5,7 @@ use super::experiment::Experiment;
 use super::run::Results;
 use super::training_job::TrainingJob;
 use dyweight_core::error::Result;
-use dyweight_train::comm::Comm;
+use dyweight_sample::comm::Comm;
 use dyweight_train::{TeacherCalls, Work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -53,17 +53,17 @@ impl Experiment {
             forecast.entries += 1;
             forecast.judging.calls += samples * entry.nfe;
             if !is_taught(entry.subject) {
-                let (_, nfe) = self.judging.teacher(&self.subjects[entry.subject])?;
+                let nfe = self.judging.teacher(&self.subjects[entry.subject])?.sampler.nfe;
                 forecast.teachers.insert(entry.subject, Work { calls: samples * nfe, gradients: 0 });
             }
             let (Candidate::Learned { on, .. }, Some(key)) = (&entry.who, self.lesson_key(entry)) else { continue };
             if results.training_records.contains_key(&key) || forecast.training_records.contains_key(&key) {
                 continue;
             }
-            let config = TrainingJob::of(&key, entry, &self.subjects[*on], directory, comm)?;
+            let config = TrainingJob::of(&key, entry, &self.subjects[*on], directory, comm, None)?;
             let Some(config) = config else { continue };
-            forecast.lesson_batch = forecast.lesson_batch.max(config.batch());
-            let work = config.work_after(&mut taught)?;
+            forecast.lesson_batch = forecast.lesson_batch.max(config.trainer().plan.recipe.micro_batch);
+            let work = config.trainer().work_after(&mut taught)?;
             forecast.training_records.insert(key, work);
         }
         Ok(forecast)

@@ -288,6 +288,6 @@ impl View<'_> {
     /// The teacher's network calls, on the first subject.
     pub(super) fn teacher_calls(&self) -> usize {
         let first = self.experiment.subjects.first();
-        first.and_then(|subject| self.experiment.judging.teacher(subject).ok()).map_or(0, |(_, nfe)| nfe)
+        first.and_then(|subject| self.experiment.judging.teacher(subject).ok()).map_or(0, |teacher| teacher.sampler.nfe)
     }
 }

@@ -7,7 +7,7 @@ use dyweight_core::tensor::Tensor;
 use dyweight_files::image::{Image, contact_sheet, is_image};
 use dyweight_models::LoadedModel;
 use dyweight_report::{Figure, samples_in_plane};
-use dyweight_train::comm::{Reader, Wire};
+use dyweight_sample::comm::{Reader, Wire};
 use std::path::{Path, PathBuf};
 
 /// Samples on a contact sheet, in rows of eight.

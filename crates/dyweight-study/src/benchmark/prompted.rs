@@ -13,7 +13,7 @@ impl Judging {
     pub fn check(&self, subject: &Subject) -> Result<()> {
         let Some(first) = self.scorers.first() else { return Ok(()) };
         let title = first.kind().title();
-        if subject.prompts.is_none() {
+        if subject.show.prompts().is_none() {
             return Err(Error::Conflict {
                 problem: format!("{title} is of images and their prompts, and '{}' is asked without", subject.name),
                 hint: format!("give --prompts, or leave --{} out", first.kind().name()),
@@ -33,7 +33,7 @@ impl Judging {
 
     /// For each scorer, the score of each of the samples `range`: in eight bits, as if they had been written.
     pub(super) fn scores(&self, subject: &Subject, samples: &Tensor, range: Range<usize>) -> Result<Vec<Vec<f64>>> {
-        let (Some(prompts), false) = (&subject.prompts, self.scorers.is_empty()) else { return Ok(Vec::new()) };
+        let (Some(prompts), false) = (subject.show.prompts(), self.scorers.is_empty()) else { return Ok(Vec::new()) };
         let decoder = subject.model.model.decoder();
         let images = match decoder {
             Some(decoder) => Image::from_batch(&decoder.decode(samples)?)?,

@@ -43,6 +43,9 @@ impl View<'_> {
              difference, in which what both owe to the same noise cancels"
                 .into(),
         );
+        for misfit in self.experiment.misfits().unwrap_or_default() {
+            fact("Not as learned", misfit);
+        }
         self.trained().into_iter().for_each(|(name, value)| fact(&name, value));
         fact("Program", concat!("dyweight ", env!("CARGO_PKG_VERSION")).into());
         if style.times {

@@ -10,12 +10,12 @@
 //! ```
 
 use super::candidate::Candidate;
-use super::evaluator::Ready;
+use super::evaluator::handcrafted;
 use super::experiment::{Entry, Experiment, Judging, Subject};
 use super::run::Results;
 use dyweight_core::error::{Error, Result};
+use dyweight_solvers::spec::Seeds;
 use dyweight_solvers::spec::handcrafted::{Handcrafted, settings};
-use dyweight_solvers::spec::{ScheduleSpec, Seeds};
 use dyweight_train::Work;
 
 /// Where the seeds of a search begin, unless these are judged on.
@@ -103,7 +103,7 @@ impl Experiment {
             let samples = search.judging.seeds.len();
             calls += search.entries.iter().map(|entry| samples * entry.nfe).sum::<usize>();
             for subject in search.subjects.iter().filter(|_| !search.entries.is_empty()) {
-                calls += samples * search.judging.teacher(subject)?.1;
+                calls += samples * search.judging.teacher(subject)?.sampler.nfe;
             }
             open.iter_mut().for_each(|(_, settings)| settings.truncate(settings.len().div_ceil(KEPT)));
         }
@@ -157,11 +157,11 @@ impl Entry {
     /// The settings an open entry may take at its budget; an error where there is none.
     pub(super) fn settings_on(&self, subject: &Subject) -> Result<Vec<Handcrafted>> {
         let Candidate::Open { fixed } = &self.who else { return Ok(Vec::new()) };
-        let (model, calls) = (&*subject.model.model, subject.calls()?);
+        let on = subject.on()?;
         let (mut possible, mut refused) = (Vec::new(), None);
-        for setting in settings(model.prediction(), fixed)? {
+        for setting in settings(on.model.prediction(), fixed)? {
             let entry = Entry { who: (&setting).into(), ..self.clone() };
-            match Ready::handcrafted(&entry, model, calls, &ScheduleSpec::default()) {
+            match handcrafted(&entry, &on) {
                 Ok(_) => possible.push(setting),
                 Err(error) => refused = refused.or(Some(error)),
             }

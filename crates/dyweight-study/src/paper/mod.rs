@@ -7,6 +7,7 @@ mod ablation_time;
 mod beyond;
 mod coefficients;
 mod convergence;
+mod cost;
 mod init;
 mod lineup;
 mod main_table;
@@ -86,6 +87,7 @@ pub const STUDIES: &[&Study] = &[
     &teacher::STUDY,
     &init::STUDY,
     &pairs::STUDY,
+    &cost::STUDY,
     &supervision::STUDY,
     &transfer::STUDY,
     &convergence::STUDY,

@@ -8,8 +8,9 @@ use dyweight_core::noise::Rng;
 use dyweight_core::tape::Memory;
 use dyweight_metrics::FeatureReference;
 use dyweight_models::{LoadedModel, Scorer};
+use dyweight_sample::{Prompts, Show};
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
-use dyweight_train::{Defaults, Prompts, SpanSpec, TrainSpec};
+use dyweight_train::{Defaults, SpanSpec, TrainRecipe, TrainSpec};
 use std::sync::Arc;
 
 /// How the row of the full method is called.
@@ -105,7 +106,8 @@ impl StudySetup {
 
     /// The model with all its classes.
     pub fn subject(&self) -> Subject {
-        Subject { prompts: self.prompts.clone(), guidance: self.guidance, ..Subject::new(self.model.clone()) }
+        let show = self.prompts.clone().map_or(Show::Drawn, Show::Prompts);
+        Subject { show, guidance: self.guidance, ..Subject::new(self.model.clone()) }
     }
 
     /// Iterations of a training run.
@@ -159,7 +161,8 @@ impl StudySetup {
 }
 
 fn training(model: &LoadedModel, quick: bool) -> TrainSpec {
-    let mut train = TrainSpec { memory: Some(Memory::Keep), ..TrainSpec::default() };
+    let (recipe, memory) = (Some(TrainRecipe::Paper), Some(Memory::Keep));
+    let mut train = TrainSpec { recipe, memory, ..TrainSpec::default() };
     match (quick, model.model.is_light()) {
         (true, true) => (train.iters, train.batch, train.validation) = (Some(300), Some(64), Some(256)),
         (true, false) => {

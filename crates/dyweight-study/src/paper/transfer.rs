@@ -5,6 +5,7 @@ use super::{Finding, PLAIN, Study, lineup};
 use crate::benchmark::{Candidate, Entry, Measure, Subject, Tally, View};
 use dyweight_core::error::Result;
 use dyweight_models::ModelSpec;
+use dyweight_sample::Show;
 use dyweight_solvers::spec::ScheduleSpec;
 use dyweight_train::{ClassName, TrainSpec};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ fn subjects(setup: &StudySetup) -> Result<Vec<Subject>> {
     if classes > 1 {
         for class in [0, classes * 7 / 10] {
             let name = format!("{}, class {class}", setup.model.name);
-            subjects.push(Subject { name, class: Some(class), ..setup.subject() });
+            subjects.push(Subject { name, show: Show::Class(class), ..setup.subject() });
         }
     }
     for name in ["mixture", "mixture-flow", "fashion"] {
@@ -60,7 +61,8 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
         }
     };
     for (on, subject) in subjects.iter().enumerate() {
-        let train = TrainSpec { class: subject.class.map(ClassName::Number), ..setup.training_of(&subject.model) };
+        let class = if let Show::Class(class) = subject.show { Some(ClassName::Number(class)) } else { None };
+        let train = TrainSpec { class, ..setup.training_of(&subject.model) };
         let (train, schedule) = (Box::new(train), ScheduleSpec::default());
         let who = Candidate::Learned { train, schedule, on, after: None };
         add(format!("learned on {}", subject.name), &who);

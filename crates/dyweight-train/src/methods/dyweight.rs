@@ -4,7 +4,6 @@ use super::learned_weights::{LearnedWeights, ScaleMode};
 use super::span::{On, SpanSpec};
 use super::{Common, Method, Start, USUAL_WINDOW, other_method};
 use crate::learnable::Learnable;
-use crate::learned::Learned;
 use crate::optimiser::Optimiser;
 use crate::recipe::Phase;
 use crate::spec::TrainSpec;
@@ -12,6 +11,7 @@ use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Stream;
 use dyweight_core::solver::{Initial, Ipndm, Rows, Scales, Solver};
+use dyweight_sample::Learned;
 use dyweight_solvers::Weights;
 use dyweight_solvers::learned::Frame;
 use dyweight_solvers::solver_file::Asked;
@@ -160,6 +160,9 @@ fn beginning(spec: &TrainSpec, frame: &Frame) -> Result<Beginning> {
     })
 }
 
+/// The starts that have names.
+pub(crate) const STARTS: [&str; 5] = ["ab", "ipndm", "euler", "uniform", "perturbed"];
+
 /// The start from a solver file of the same length. What the options leave open the file decides.
 fn start_from(spec: &TrainSpec, file: &str, steps: usize, afs: bool) -> Result<Beginning> {
     let learned = match Learned::open(file) {
@@ -167,7 +170,7 @@ fn start_from(spec: &TrainSpec, file: &str, steps: usize, afs: bool) -> Result<B
             let known = ["ab", "euler", "uniform", "perturbed", "a solver file"].map(String::from).to_vec();
             return Err(Error::UnknownName { kind: "initialisation", name: file.into(), known });
         }
-        other => other?.at(file, Asked { budget: Some(Budget::Steps(steps)), guidance: spec.guidance, calls: None })?,
+        other => other?.at(Asked { budget: Some(Budget::Steps(steps)), guidance: spec.guidance, calls: None })?,
     };
     let Some(weights) = learned.body.weights() else {
         return Err(other_method(file, learned.body.method(), "dyweight"));

@@ -17,7 +17,6 @@ mod s4s;
 pub mod span;
 
 use crate::learnable::{ByParams, Learnable};
-use crate::learned::Learned;
 use crate::optimiser::Optimiser;
 use crate::rate::{Rate, RateRule};
 use crate::recipe::{Group, Phase};
@@ -28,6 +27,7 @@ use crate::targets::Supervision;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::solver::Solver;
+use dyweight_sample::Learned;
 use dyweight_solvers::learned::Frame;
 use dyweight_solvers::solver_file::{LEARNED, MethodParams};
 use dyweight_solvers::spec::ScheduleSpec;

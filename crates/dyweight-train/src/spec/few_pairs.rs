@@ -33,7 +33,24 @@ impl TrainSpec {
 
     /// True if few pairs are used well: no gradients, and a start that is chosen.
     pub fn is_few(&self) -> bool {
-        self.recipe.map_or(self.is_gauss_newton(), |recipe| recipe == TrainRecipe::Few)
+        self.recipe.map_or(self.is_gauss_newton() || self.leaves_it_open(), |recipe| recipe == TrainRecipe::Few)
+    }
+
+    /// True if nothing is said that only descent by gradients has, of a method whose authors recommend nothing else.
+    fn leaves_it_open(&self) -> bool {
+        let of_descent = self.batch.is_some()
+            || self.accumulate.is_some()
+            || self.lr.is_some()
+            || self.rate.is_some()
+            || self.warm_up.is_some()
+            || self.weight_decay.is_some()
+            || self.clip.is_some()
+            || self.validate_every.is_some()
+            || self.optimiser.is_some();
+        let squares = self.loss.as_deref().is_none_or(|loss| !["l1", "frechet"].contains(&loss));
+        let wider = self.dyweight.span.is_some() || self.init.is_some();
+        let whole = self.supervision.as_deref().is_none_or(|s| s == "endpoint") && self.noise.is_none();
+        self.method_name() == "dyweight" && !self.is_plain() && !of_descent && squares && !wider && whole
     }
 
     /// True if something of the start is left to choose: never of a solver that is given, nor where it would change what is compared.

@@ -5,23 +5,27 @@ use crate::learnable::Learnable;
 use crate::methods::{self, Common, Start, Teaching};
 use crate::newton::MOST_NUMBERS;
 use crate::recipe::Recipe;
-use crate::{Loss, Noise, Optimiser, Pairs, Prompts, Student, Supervision};
+use crate::{Loss, Optimiser, Student, Supervision};
 use dyweight_core::denoiser::{Condition, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
-use dyweight_core::schedule::Schedule;
 use dyweight_core::tensor::Tensor;
 use dyweight_files::TensorFile;
+use dyweight_sample::{GridRule, Inputs, Noise, Prompts, Show};
 use dyweight_solvers::learned::Frame;
-use dyweight_solvers::spec::budget::Setting;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+/// What the noise of training pairs is for.
+pub(crate) const TRAINING: &str = "training";
 /// The share of a second-order step that is taken where the rate is highest.
 const NEWTON_RATE: f64 = 0.5;
 
 /// Everything about a run but the model and the budget's targets.
 pub struct TrainPlan {
+    /// What training pairs begin with and show.
+    pub inputs: Inputs,
     /// The student.
     pub student: Student,
     /// What is learned.
@@ -36,10 +40,26 @@ pub struct TrainPlan {
     pub supervision: Supervision,
     /// True if each of the teacher's steps is halved on the EDM grid.
     pub halved: bool,
-    /// The rule of the teacher's grid, and its range.
-    pub taught_on: (Schedule, (f64, f64)),
+    /// The rule of the teacher's grid.
+    pub taught_on: GridRule,
     /// The options, with what was decided filled in.
     pub resolved: TrainSpec,
+}
+
+impl TrainPlan {
+    /// The same inputs on noise for another purpose, which training must not share.
+    pub fn inputs_for(&self, purpose: &'static str) -> Inputs {
+        let noise = match &self.inputs.noise {
+            Noise::Stream { seed, .. } => Noise::Stream { seed: *seed, purpose },
+            given => given.clone(),
+        };
+        Inputs { noise, ..self.inputs.clone() }
+    }
+
+    /// Network calls of one evaluation.
+    pub fn calls(&self) -> usize {
+        self.taught_on.calls
+    }
 }
 
 impl TrainSpec {
@@ -55,10 +75,23 @@ impl TrainSpec {
 
     /// The student's run for a budget.
     pub fn plan(&self, model: &dyn Model, schedule: &ScheduleSpec, budget: Budget, loss: Loss) -> Result<TrainPlan> {
+        self.plan_with(model, self.inputs(model, None)?, schedule, budget, loss)
+    }
+
+    /// The same, with what its pairs begin with and show.
+    pub(crate) fn plan_with(
+        &self,
+        model: &dyn Model,
+        inputs: Inputs,
+        schedule: &ScheduleSpec,
+        budget: Budget,
+        loss: Loss,
+    ) -> Result<TrainPlan> {
+        let calls = model.denoiser(&inputs.condition(0..1))?.info().calls;
         let method = methods::find(self.method_name())?;
         methods::refuse_foreign_options(method, self)?;
         let spec = self.with_recipe(method).with_usual(method)?;
-        let frame = spec.frame(method, model, schedule, budget)?;
+        let frame = spec.frame(method, (model, calls), schedule, budget)?;
         let Start { learnable, params, window, settled } = method.start(&spec, &frame)?;
         spec.require_squares(&loss)?;
         let relax = match spec.is_gauss_newton() {
@@ -84,7 +117,7 @@ impl TrainSpec {
         }
         let Teaching { supervision, stepwise, near, halved } =
             spec.taught_whole(method.teaching(&spec, &frame, &*learnable)?)?;
-        let taught_on = spec.taught_on(method, model, schedule, &frame)?;
+        let taught_on = spec.taught_on(method, model, schedule, (&frame, calls))?;
         let student = Student { frame, loss, memory: self.memory.unwrap_or_default(), stepwise, near };
         if recipe.is_second_order() {
             spec.require_second_order(method.name(), &student, &params)?;
@@ -96,7 +129,18 @@ impl TrainSpec {
             true => TrainSpec { afs: self.afs, order: self.order, lr, ..settled },
             false => TrainSpec { afs, lr, ..settled },
         };
-        Ok(TrainPlan { student, learnable, start: params, window, recipe, supervision, halved, taught_on, resolved })
+        Ok(TrainPlan {
+            inputs,
+            student,
+            learnable,
+            start: params,
+            window,
+            recipe,
+            supervision,
+            halved,
+            taught_on,
+            resolved,
+        })
     }
 
     /// An error where second-order descent has nothing to go by.
@@ -133,39 +177,24 @@ impl TrainSpec {
     fn frame(
         &self,
         method: &dyn methods::Method,
-        model: &dyn Model,
+        (model, calls): (&dyn Model, usize),
         schedule: &ScheduleSpec,
         budget: Budget,
     ) -> Result<Frame> {
         let prediction = model.prediction();
         let schedule = &method.default_schedule(schedule, prediction);
-        let rule = schedule.on(model)?;
-        let range = schedule.range(&rule, model.sigma_range());
+        let rule = GridRule::new(schedule, model, calls)?;
         let afs = self.afs.unwrap_or(matches!(budget, Budget::Nfe(_)) && method.default_afs(prediction));
-        let (calls, bounded) = (self.calls(model)?, model.is_bounded());
+        let bounded = model.is_bounded();
         // Numbers only exist once the length of the grid is known: a stand-in with the same calls finds it.
         let stand_in = method.stand_in(self, bounded)?;
-        let setting = Setting {
-            solver: &*stand_in,
-            schedule: &rule,
-            range,
-            afs: method.grid_afs(afs),
-            denoise_to_zero: false,
-            prediction,
-            calls,
-        };
-        let grid = setting.grid(budget)?;
+        let grid = rule.setting(&*stand_in, method.grid_afs(afs), false).grid(budget)?;
         // What is really called, however the budget was meant.
         let counted = method.stand_in(&TrainSpec { count_parallel: None, ..self.clone() }, bounded)?;
-        let nfe = Setting { solver: &*counted, ..setting }.count(&grid)?;
+        let nfe = rule.setting(&*counted, method.grid_afs(afs), false).count(&grid)?;
+        let GridRule { schedule, range, .. } = rule;
         let (shape, feature, embedding) = (Some(model.shape()), model.feature_len(), model.embedding_len());
-        Ok(Frame { grid, schedule: rule, range, afs, prediction, bounded, shape, feature, embedding, nfe })
-    }
-
-    /// Network calls of one evaluation.
-    pub fn calls(&self, model: &dyn Model) -> Result<usize> {
-        let pairs = self.pairs(model, "training")?;
-        Ok(model.denoiser(&pairs.condition(0..1))?.calls())
+        Ok(Frame { grid, schedule, range, afs, prediction, bounded, shape, feature, embedding, nfe })
     }
 
     fn recipe(
@@ -262,17 +291,18 @@ impl TrainSpec {
         }
     }
 
-    /// Pairs for training; `purpose` keeps validation apart.
-    pub fn pairs(&self, model: &dyn Model, purpose: &'static str) -> Result<Pairs> {
-        let noise = Noise::Stream { seed: self.seed.unwrap_or(0), purpose };
+    /// What training pairs begin with and show; texts that are `known` are not encoded again.
+    pub fn inputs(&self, model: &dyn Model, known: Option<&Arc<Prompts>>) -> Result<Inputs> {
+        let noise = Noise::Stream { seed: self.seed.unwrap_or(0), purpose: TRAINING };
         let (classes, class) = (model.classes(), self.class.as_ref().map(ClassName::number).transpose()?);
-        let prompts = match &self.prompts {
-            Some(path) => Some(Arc::new(Prompts::new(Prompts::lines(path)?, self.negative.clone(), model)?)),
-            None => None,
-        };
-        let pairs = Pairs { noise, shape: model.shape(), classes, class, prompts, guidance: self.guidance };
         Condition::classes(class).class_of_each(classes)?;
-        Ok(pairs)
+        let prompts =
+            |path: &PathBuf| Prompts::known_or_new(Prompts::lines(path)?, self.negative.clone(), model, known);
+        let show = match &self.prompts {
+            Some(path) => Show::Prompts(prompts(path)?),
+            None => Show::class(class),
+        };
+        Ok(Inputs { noise, shape: model.shape(), classes, show, guidance: self.guidance })
     }
 
     /// The noise file as pairs, iteration after iteration.
@@ -310,7 +340,7 @@ impl Defaults {
     /// The usual amounts for a model.
     pub fn of(model: &dyn Model) -> Self {
         match model.is_light() {
-            true => Self { iterations: 1500, batch: 64, validation: 1024, few: (64, 64) },
+            true => Self { iterations: 1500, batch: 64, validation: 1024, few: (256, 256) },
             false => Self { iterations: 625, batch: 16, validation: 64, few: (16, 16) },
         }
     }

@@ -7,7 +7,8 @@ use dyweight_core::denoiser::{Model, Prediction};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::LowerOrderFinal;
-use dyweight_solvers::learned::Frame;
+use dyweight_sample::{GridRule, Sampler};
+use dyweight_solvers::learned::{Built, Frame};
 use dyweight_solvers::spec::budget::{Setting, check_steps};
 use dyweight_solvers::spec::{Budget, ScheduleSpec, SolverSpec};
 use serde::{Deserialize, Serialize};
@@ -30,10 +31,10 @@ impl TrainSpec {
         method: &dyn methods::Method,
         model: &dyn Model,
         given: &ScheduleSpec,
-        student: &Frame,
-    ) -> Result<(Schedule, (f64, f64))> {
+        (student, calls): (&Frame, usize),
+    ) -> Result<GridRule> {
         if self.teacher_schedule.unwrap_or_default() == TeacherGrid::Student {
-            return Ok((student.schedule.clone(), student.range));
+            return Ok(GridRule::of(student, calls));
         }
         let (sigma_min, sigma_max) = match model.prediction() {
             Prediction::Denoised => (given.sigma_min, given.sigma_max),
@@ -41,14 +42,11 @@ impl TrainSpec {
         };
         let own = ScheduleSpec { sigma_min, sigma_max, ..ScheduleSpec::default() };
         let own = method.default_schedule(&own, model.prediction());
-        let rule = own.on(model)?;
-        let range = own.range(&rule, model.sigma_range());
-        Ok((rule, range))
+        GridRule::new(&own, model, calls)
     }
 
     /// The teacher for a student.
     pub fn teacher(&self, model: &dyn Model, plan: &TrainPlan) -> Result<Teacher> {
-        let prediction = model.prediction();
         let spec = methods::find(self.method_name())?.usual(self.clone());
         let name = spec.teacher.as_deref().unwrap_or("ipndm");
         // Published traces have a DPM-Solver++ teacher that lowers its last orders on any number of steps.
@@ -63,18 +61,10 @@ impl TrainSpec {
         }
         let solver = described.build(model.is_bounded())?;
         // A grid that ends at 0 has nothing left to denoise.
-        let (frame, (rule, range)) = (&plan.student.frame, &plan.taught_on);
-        let last = if spec.teacher_schedule == Some(TeacherGrid::Model) { range.0 } else { frame.grid.last() };
+        let (frame, rule) = (&plan.student.frame, &plan.taught_on);
+        let last = if spec.teacher_schedule == Some(TeacherGrid::Model) { rule.range.0 } else { frame.grid.last() };
         let denoise_to_zero = spec.teacher_denoise.unwrap_or(true) && last > 0.0;
-        let setting = Setting {
-            solver: &*solver,
-            schedule: rule,
-            range: *range,
-            afs: false,
-            denoise_to_zero,
-            prediction,
-            calls: self.calls(model)?,
-        };
+        let setting = rule.setting(&*solver, false, denoise_to_zero);
         let grid = match (plan.supervision, spec.teacher_steps, spec.teacher_nfe) {
             (Supervision::Path { stride }, None, None) if plan.halved => {
                 refined(&frame.schedule, &frame.grid, frame.range, stride / 2).and_then(|grid| halved(&grid))
@@ -96,7 +86,9 @@ impl TrainSpec {
             (_, None, nfe) => self.teacher_grid(&setting, nfe),
         }?;
         let identity = serde_json::to_string(&described).unwrap_or_default();
-        Ok(Teacher { solver, grid, denoise_to_zero, identity })
+        let times = grid.coeffs();
+        let sampler = Sampler::new(Built { solver, times }, grid, (false, denoise_to_zero), model, rule.calls)?;
+        Ok(Teacher { sampler, identity })
     }
 
     /// The default budget is 35 calls; a method that cannot make exactly that many makes the next possible number.

@@ -2,9 +2,10 @@
 
 use super::{Event, Iteration, Training, Validation};
 use crate::gauss_newton::{self, GaussNewton, PerPair, Residuals, Solves, Split, normal};
-use crate::targets::{Targets, in_parts, unit};
+use crate::targets::Targets;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
+use dyweight_sample::{in_parts, unit};
 use std::ops::Range;
 
 /// Numbers that residuals of a batch may take in memory.
@@ -34,7 +35,7 @@ impl Ends<'_> {
     }
 
     /// What `of` makes of the residuals of some pairs, in the order of pairs, in every process.
-    fn scatter_gather<T: Send + crate::comm::Wire>(
+    fn scatter_gather<T: Send + dyweight_sample::comm::Wire>(
         &self,
         candidates: &[Vec<f64>],
         (split, pairs): (Split, Range<usize>),

@@ -6,6 +6,7 @@ use crate::args::{ModelArgs, check_batch, opened, unknown};
 use crate::spread::Spread;
 use crate::{machine, ui};
 use clap::{Args, ValueEnum};
+use dyweight::comm::Solo;
 use dyweight::denoiser::{Condition, Differentiable, Levels, Model};
 use dyweight::features::FeatureMap;
 use dyweight::models::clip::ClipFeatures;
@@ -15,7 +16,6 @@ use dyweight::noise::Rng;
 use dyweight::spec::Budget;
 use dyweight::spec::budget::check_steps;
 use dyweight::tape::Memory;
-use dyweight::train::comm::Solo;
 use dyweight::train::{Loss, TrainConfig, TrainSpec, Training};
 use dyweight::{Error, Result, Tensor};
 use serde_json::{Value, json};
@@ -210,9 +210,7 @@ fn measure(args: &BenchArgs, job: &Job<'_>, once: &dyn Fn() -> Result<()>) -> Re
         if times.count() <= least {
             progress.add(1, "");
         }
-        if ui::stop_requested() {
-            return Err(Error::Cancelled);
-        }
+        ui::go_on()?;
     }
     progress.finish();
     let mut facts = facts(args, job, &times, warm_runs);

@@ -2,11 +2,11 @@
 
 use crate::ui;
 use clap::Args;
+use dyweight::comm::Solo;
 use dyweight::metrics::frechet::{Reference, Statistics};
 use dyweight::metrics::linalg::Moments;
 use dyweight::metrics::{Features, Origin};
 use dyweight::noise::Stream;
-use dyweight::train::comm::Solo;
 use dyweight::{Error, Result};
 use serde_json::json;
 use std::time::Instant;

@@ -3,12 +3,12 @@
 use super::CommonArgs;
 use super::folder::{Folder, require_enough};
 use crate::args::ModelArgs;
-use crate::commands::sample::{Drawing, Sink, Wanted};
+use crate::commands::sample::Setup;
 use crate::ui;
+use dyweight::comm::Solo;
 use dyweight::features::FeatureMap;
 use dyweight::metrics::frechet::Statistics;
 use dyweight::metrics::{Features, Origin, quantise};
-use dyweight::train::comm::Solo;
 use dyweight::{Error, Result, Tensor};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use std::sync::Arc;
 const BATCH: usize = 64;
 
 /// A set of images.
-pub enum Images<'a> {
+pub enum Images {
     Folder { name: String, folder: Folder },
-    Sampler(Box<Drawing<'a>>),
+    Sampler(Box<Setup>),
 }
 
 /// Its features, and what they are features of.
@@ -35,9 +35,9 @@ impl Measured {
     }
 }
 
-impl<'a> Images<'a> {
+impl Images {
     /// A folder, which must not hold what `out` would replace, or the sampler the arguments describe.
-    pub fn open(name: &str, args: &'a CommonArgs, out: Option<&Path>) -> Result<Self> {
+    pub fn open(name: &str, args: &CommonArgs, out: Option<&Path>) -> Result<Self> {
         if name == "sampler" {
             return Ok(Images::Sampler(Box::new(sampler(args)?)));
         }
@@ -51,6 +51,7 @@ impl<'a> Images<'a> {
         }
         let folder = Folder::open(path, args.num)?;
         folder.keep_apart(out)?;
+        folder.count_others(path);
         Ok(Images::Folder { name: name.into(), folder })
     }
 
@@ -58,7 +59,7 @@ impl<'a> Images<'a> {
     pub fn map(&self, args: &CommonArgs) -> Result<Arc<dyn FeatureMap>> {
         let shape = match self {
             Images::Folder { folder, .. } => folder.shape,
-            Images::Sampler(drawing) => drawing.model.model.shape(),
+            Images::Sampler(setup) => setup.model.model.shape(),
         };
         args.features.spec().build(shape)
     }
@@ -68,10 +69,10 @@ impl<'a> Images<'a> {
         let map = self.map(args)?;
         let (images, count) = match self {
             Images::Folder { name, folder } => (name.clone(), folder.files.len()),
-            Images::Sampler(drawing) => {
-                let setup = drawing.setup()?;
-                let name = format!("{} with {}, {} calls", drawing.model.name, setup.solver.label(), setup.nfe);
-                (name, args.num.unwrap_or(drawing.noise.len()))
+            Images::Sampler(setup) => {
+                let (solver, nfe) = (setup.sampler.solver.label(), setup.sampler.nfe);
+                let name = format!("{} with {solver}, {nfe} calls", setup.model.name);
+                (name, args.num.unwrap_or(setup.samples()))
             }
         };
         Ok(Origin { count: Some(count), ..Origin::of(&*map, &images) })
@@ -87,24 +88,21 @@ impl<'a> Images<'a> {
                 let mut progress = ui::Progress::new("features", folder.files.len());
                 for files in folder.files.chunks(batch) {
                     gathered.add(&folder.batch(files)?)?;
-                    if ui::stop_requested() {
-                        return Err(Error::Cancelled);
-                    }
+                    ui::go_on()?;
                     progress.add(files.len(), "");
                 }
                 progress.finish();
             }
-            Images::Sampler(drawing) => {
-                let wanted: Vec<usize> = (0..args.num.unwrap_or(drawing.noise.len())).collect();
-                let wanted = Wanted { indices: &wanted, keeps_states: false };
-                drawing.draw(&drawing.setup()?, &wanted, &Solo, Some(&mut gathered))?;
+            Images::Sampler(setup) => {
+                let wanted: Vec<usize> = (0..args.num.unwrap_or(setup.samples())).collect();
+                setup.draw(&wanted, false, &Solo, &mut |_, states| gathered.take(states))?;
             }
         }
         Ok(Measured { features: gathered.features, source })
     }
 }
 
-fn sampler(args: &CommonArgs) -> Result<Drawing<'_>> {
+fn sampler(args: &CommonArgs) -> Result<Setup> {
     let Some(model) = args.model.clone() else {
         return Err(Error::Conflict {
             problem: "which model should the sampler use?".into(),
@@ -112,11 +110,11 @@ fn sampler(args: &CommonArgs) -> Result<Drawing<'_>> {
         });
     };
     let (shape, config, conv) = (args.shape.clone(), args.config.clone(), args.conv.clone());
-    let drawing = Drawing::open(&ModelArgs { model, shape, config, conv, ..ModelArgs::default() }, &args.draw)?;
+    let setup = Setup::open(&ModelArgs { model, shape, config, conv, ..ModelArgs::default() }, &args.draw)?;
     if let Some(num) = args.num {
-        require_enough("the list of seeds", drawing.noise.len(), num)?;
+        require_enough("the list of seeds", setup.samples(), num)?;
     }
-    Ok(drawing)
+    Ok(setup)
 }
 
 /// Features in the making.
@@ -129,11 +127,9 @@ impl Gathered {
     fn add(&mut self, images: &Tensor) -> Result<()> {
         self.features.push(&self.map.features(images)?)
     }
-}
 
-impl Sink for Gathered {
     /// Samples go through eight bits first, as if they had been written.
-    fn take(&mut self, _indices: &[usize], states: &[Tensor]) -> Result<()> {
+    fn take(&mut self, states: &[Tensor]) -> Result<()> {
         states.last().map_or(Ok(()), |samples| self.add(&quantise(samples)))
     }
 }

@@ -6,11 +6,11 @@ use super::report::{number, said};
 use crate::files::{prepare, text};
 use crate::ui;
 use clap::Args;
+use dyweight::comm::Solo;
 use dyweight::files::image::Image;
 use dyweight::files::{NamedPath, atomic, read_prompts};
 use dyweight::metrics::Estimate;
 use dyweight::models::{ScoreKind, Scorer, ScorerSpec};
-use dyweight::train::comm::Solo;
 use dyweight::{Error, Result};
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -139,9 +139,7 @@ fn measure(scorer: &Scorer, folder: &Folder, prompts: &[&str], batch: usize) -> 
         let read: Vec<Result<Image>> = files.par_iter().map(|file| Image::read_rgb(file)).collect();
         values.extend(scorer.scores(&read.into_iter().collect::<Result<Vec<_>>>()?, prompts)?);
         progress.add(files.len(), "");
-        if ui::stop_requested() {
-            return Err(Error::Cancelled);
-        }
+        ui::go_on()?;
     }
     progress.finish();
     Ok(values)

@@ -1,15 +1,13 @@
 //! What is kept of a run, and where it goes: image files, tensors, pictures.
 
-use super::noise::NoiseSource;
-use super::setup::Sampling;
-use super::{Drawing, SampleArgs, Sink, draw};
+use super::{SampleArgs, Setup, draw};
 use crate::files::spare_solvers;
 use crate::ui;
 use dyweight::denoiser::Decoder;
 use dyweight::error::shown;
 use dyweight::files::image::{Image, contact_sheet, is_image};
 use dyweight::files::{Lock, NamedPath, StoredTensor, TensorFile, atomic, keep_apart, keep_folders, read_file};
-use dyweight::models::{LoadedModel, Precision};
+use dyweight::models::Precision;
 use dyweight::report::labelled_sheet;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
@@ -91,12 +89,11 @@ fn inputs(args: &SampleArgs) -> Vec<NamedPath<'_>> {
 
 /// The output of a run.
 pub struct Output<'o> {
-    noise: &'o NoiseSource,
+    setup: &'o Setup,
     _lock: Option<Lock>,
     outdir: Option<PathBuf>,
     trajectory: Option<PathBuf>,
     latent_out: Option<PathBuf>,
-    drawing: &'o Drawing<'o>,
     /// Samples that are still to be decoded.
     encoded: Vec<usize>,
     /// Of samples.
@@ -113,23 +110,22 @@ pub struct Output<'o> {
 
 impl<'o> Output<'o> {
     /// Where samples would go.
-    pub fn place(args: &SampleArgs, drawing: &Drawing<'_>, setup: &Sampling) -> Result<Option<PathBuf>> {
-        directory(args, &settings(args, (drawing, setup)))
+    pub fn place(args: &SampleArgs, setup: &Setup) -> Result<Option<PathBuf>> {
+        directory(args, &settings(args, setup))
     }
 
     /// Refuses what could not be written before anything is computed.
-    pub fn open(args: &SampleArgs, drawing: &'o Drawing<'o>, setup: &Sampling) -> Result<Self> {
-        let (model, noise) = (&drawing.model, &drawing.noise);
+    pub fn open(args: &SampleArgs, setup: &'o Setup) -> Result<Self> {
+        let (model, count) = (&setup.model, setup.samples());
         let shape = model.model.shape();
         let image = model.model.decoder().map_or(shape, Decoder::shape);
-        let numbers = noise.len().saturating_mul(shape.iter().product());
-        let settings = settings(args, (drawing, setup));
+        let numbers = count.saturating_mul(shape.iter().product());
+        let settings = settings(args, setup);
         let outdir = directory(args, &settings)?;
         keep_outputs_apart(args, outdir.as_deref())?;
         let keeps_states = args.trajectory.is_some() || (outdir.is_some() && shape == PLANE);
-        let all_states = if keeps_states { numbers.saturating_mul(setup.states()) } else { 0 };
+        let all_states = if keeps_states { numbers.saturating_mul(setup.sampler.states()) } else { 0 };
         if all_states > MOST_NUMBERS {
-            let count = noise.len();
             return Err(Error::Conflict {
                 problem: format!("all states of {count} samples are {all_states} numbers, more than {MOST_NUMBERS}"),
                 hint: "use fewer samples or steps, or write no states (--trajectory, or --out of points)".into(),
@@ -150,24 +146,23 @@ impl<'o> Output<'o> {
         let decoded = model.model.decoder().is_some();
         let keeps_samples = args.latent_out.is_some() || (outdir.is_some() && (decoded || !is_image(image)));
         Ok(Self {
-            noise,
+            setup,
             _lock: lock,
             outdir,
             trajectory: args.trajectory.clone(),
             latent_out: args.latent_out.clone(),
-            drawing,
             encoded: Vec::new(),
             shape,
             image,
             states: vec![0.0; all_states],
             samples: vec![0.0; if keeps_samples { numbers } else { 0 }],
-            sheet: args.grid.then(|| vec![None; noise.len().min(MOST_ON_A_SHEET)]),
+            sheet: args.grid.then(|| vec![None; count.min(MOST_ON_A_SHEET)]),
         })
     }
 
     /// Samples still to be made: all but those whose image is already there and sound.
     pub fn missing(&mut self) -> Vec<usize> {
-        (0..self.noise.len()).filter(|i| !self.has(*i)).collect()
+        (0..self.setup.samples()).filter(|i| !self.has(*i)).collect()
     }
 
     fn has(&mut self, index: usize) -> bool {
@@ -190,7 +185,7 @@ impl<'o> Output<'o> {
 
     /// `NNN000/NNNNNN.png`, the field's layout.
     fn image_path(&self, index: usize) -> Option<PathBuf> {
-        let seed = self.noise.name(index);
+        let seed = self.setup.inputs.noise.seed(index);
         let dir = self.outdir.as_ref().filter(|_| is_image(self.image))?;
         Some(dir.join(format!("{:06}", seed - seed % 1000)).join(format!("{seed:06}.png")))
     }
@@ -201,29 +196,27 @@ impl<'o> Output<'o> {
     }
 
     /// Makes images of samples that are not images: a pass of its own, after the samples are safe where that was asked for.
-    pub fn decode(&mut self, setup: &Sampling) -> Result<()> {
+    pub fn decode(&mut self) -> Result<()> {
         let [c, h, w] = self.shape;
         let len = c * h * w;
         if let Some(path) = &self.latent_out {
-            let mut file = TensorFile { metadata: metadata(self.drawing, setup), ..TensorFile::default() };
-            insert(&mut file, path, "latents", &[self.noise.len(), c, h, w], &self.samples)?;
+            let mut file = TensorFile { metadata: metadata(self.setup), ..TensorFile::default() };
+            insert(&mut file, path, "latents", &[self.setup.samples(), c, h, w], &self.samples)?;
             file.write(path)?;
         }
-        let model = self.drawing.model.model.clone();
+        let model = self.setup.model.model.clone();
         let Some(decoder) = model.decoder() else { return Ok(()) };
         let encoded = std::mem::take(&mut self.encoded);
         let mut progress = ui::Progress::new("decoding", encoded.len());
         for index in encoded {
-            if ui::stop_requested() {
-                return Err(Error::Cancelled);
-            }
+            ui::go_on()?;
             let sample = self.samples[index * len..(index + 1) * len].to_vec();
             let image = decoder.decode(&Tensor::new([1, c, h, w], sample)?)?;
             // They would be black in a picture, and pass for one.
             if let Some(value) = image.sample(0).iter().copied().find(|value| !value.is_finite()) {
-                return Err(Error::DecodingLost { seed: self.noise.name(index), value });
+                return Err(Error::DecodingLost { seed: self.setup.inputs.noise.seed(index), value });
             }
-            self.write_image(index, image.sample(0), &self.texts(index, setup))?;
+            self.write_image(index, image.sample(0), &self.texts(index))?;
             progress.add(1, "");
         }
         progress.finish();
@@ -231,15 +224,15 @@ impl<'o> Output<'o> {
     }
 
     /// What a decoded image says of how it was made.
-    fn texts(&self, index: usize, setup: &Sampling) -> Vec<(&'static str, String)> {
+    fn texts(&self, index: usize) -> Vec<(&'static str, String)> {
         let mut texts = vec![("Software", format!("dyweight {}", env!("CARGO_PKG_VERSION")))];
-        if let Some(prompts) = &self.drawing.prompts {
+        if let Some(prompts) = self.setup.inputs.show.prompts() {
             texts.push(("prompt", prompts.text(index).into()));
             texts.extend(prompts.negative().map(|negative| ("negative_prompt", negative.to_string())));
         }
-        texts.extend(self.drawing.guidance().map(|guidance| ("guidance", guidance.to_string())));
-        texts.push(("seed", self.noise.name(index).to_string()));
-        let mut facts = metadata(self.drawing, setup);
+        texts.extend(self.setup.inputs.guidance.map(|guidance| ("guidance", guidance.to_string())));
+        texts.push(("seed", self.setup.inputs.noise.seed(index).to_string()));
+        let mut facts = metadata(self.setup);
         let known = ["solver", "nfe", "model", PRECISION].into_iter();
         texts.extend(known.filter_map(|key| facts.remove(key).map(|value| (key, value))));
         texts
@@ -257,15 +250,16 @@ impl<'o> Output<'o> {
     }
 
     /// Writes what was asked for; returns the files worth naming.
-    pub fn finish(self, model: &LoadedModel, setup: &Sampling) -> Result<Vec<PathBuf>> {
+    pub fn finish(self) -> Result<Vec<PathBuf>> {
+        let (setup, sampler, model) = (self.setup, &self.setup.sampler, &self.setup.model);
         let mut files = Vec::new();
         let [c, h, w] = self.shape;
-        let metadata = metadata(self.drawing, setup);
+        let metadata = metadata(setup);
         files.extend(self.latent_out.clone());
         if let Some(path) = &self.trajectory {
             let mut file = TensorFile { metadata: metadata.clone(), ..TensorFile::default() };
-            insert(&mut file, path, "trajectory", &[setup.states(), self.noise.len(), c, h, w], &self.states)?;
-            insert(&mut file, path, "sigmas", &[setup.steps() + 1], &setup.sigmas())?;
+            insert(&mut file, path, "trajectory", &[sampler.states(), self.setup.samples(), c, h, w], &self.states)?;
+            insert(&mut file, path, "sigmas", &[sampler.steps() + 1], &sampler.sigmas())?;
             file.write(path)?;
             files.push(path.clone());
         }
@@ -273,16 +267,16 @@ impl<'o> Output<'o> {
         if !self.samples.is_empty() && model.model.decoder().is_none() {
             let path = dir.join("samples.safetensors");
             let mut file = TensorFile { metadata, ..TensorFile::default() };
-            insert(&mut file, &path, "samples", &[self.noise.len(), c, h, w], &self.samples)?;
+            insert(&mut file, &path, "samples", &[self.setup.samples(), c, h, w], &self.samples)?;
             file.write(&path)?;
             files.push(path);
         }
         if self.shape == PLANE {
-            files.extend(draw::plane(dir, model, setup, &self.states, self.noise.len())?);
+            files.extend(draw::plane(dir, setup, &self.states)?);
         }
         if let Some(sheet) = self.sheet {
             let path = dir.join("grid.png");
-            let labels = self.drawing.labels(sheet.len())?;
+            let labels = self.setup.labels(sheet.len());
             let images: Vec<Image> = sheet.into_iter().flatten().collect();
             atomic::write(&path, &sheet_of(images, labels)?)?;
             files.push(path);
@@ -295,7 +289,7 @@ impl<'o> Output<'o> {
 
     /// An error if an image is gone that was written or found: someone else removed it meanwhile.
     pub fn require_images(&self) -> Result<()> {
-        let paths = (0..self.noise.len()).filter_map(|i| self.image_path(i));
+        let paths = (0..self.setup.samples()).filter_map(|i| self.image_path(i));
         match paths.into_iter().find(|path| !path.is_file()) {
             None => Ok(()),
             Some(path) => {
@@ -306,14 +300,14 @@ impl<'o> Output<'o> {
     }
 }
 
-impl Sink for Output<'_> {
-    /// Images are written at once.
-    fn take(&mut self, indices: &[usize], states: &[Tensor]) -> Result<()> {
+impl Output<'_> {
+    /// Takes finished samples behind their states, if those are kept. Images are written at once.
+    pub fn take(&mut self, indices: &[usize], states: &[Tensor]) -> Result<()> {
         let Some((samples, states)) = states.split_last() else { return Ok(()) };
         let len = samples.sample_len();
         for (number, state) in states.iter().enumerate() {
             for (row, index) in indices.iter().enumerate() {
-                let at = (number * self.noise.len() + index) * len;
+                let at = (number * self.setup.samples() + index) * len;
                 self.states[at..at + len].copy_from_slice(state.sample(row));
             }
         }
@@ -321,7 +315,7 @@ impl Sink for Output<'_> {
             if !self.samples.is_empty() {
                 self.samples[index * len..(index + 1) * len].copy_from_slice(samples.sample(row));
             }
-            match self.drawing.model.model.decoder() {
+            match self.setup.model.model.decoder() {
                 Some(_) if self.outdir.is_some() => self.encoded.push(*index),
                 Some(_) => {}
                 None => self.write_image(*index, samples.sample(row), &[])?,
@@ -332,8 +326,8 @@ impl Sink for Output<'_> {
 }
 
 /// Which seed shows which prompt: the first of consecutive seeds, which may become more, or all of them.
-fn first_prompt(noise: &NoiseSource) -> serde_json::Value {
-    let seeds: Vec<u64> = (0..noise.len()).map(|index| noise.name(index)).collect();
+fn first_prompt(setup: &Setup) -> serde_json::Value {
+    let seeds: Vec<u64> = (0..setup.samples()).map(|index| setup.inputs.noise.seed(index)).collect();
     match seeds.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1])) {
         true => json!(seeds.first()),
         false => json!(seeds),
@@ -341,18 +335,20 @@ fn first_prompt(noise: &NoiseSource) -> serde_json::Value {
 }
 
 /// Everything that decides the samples of seeds, as text.
-fn settings(args: &SampleArgs, (drawing, setup): (&Drawing<'_>, &Sampling)) -> String {
-    let (model, noise) = (&drawing.model, &drawing.noise);
+fn settings(args: &SampleArgs, setup: &Setup) -> String {
+    let Setup { model, inputs, sampler, coefficients, .. } = setup;
     let mut facts = json!({
-        "model": model.name, "sha256": model.sha256, "solver": setup.solver.label(), "options": args.draw.solver.given(),
-        "coefficients": setup.coefficients, "sigmas": setup.sigmas(), "afs": setup.afs, "denoise_to_zero": setup.denoise_to_zero,
-        "class": args.draw.class, "guidance": args.draw.guidance, "rng": args.draw.rng, "latents": noise.fingerprint(), "computed": model.settings,
+        "model": model.name, "sha256": model.sha256, "solver": sampler.solver.label(), "options": args.draw.solver.given(),
+        "coefficients": coefficients, "sigmas": sampler.sigmas(), "afs": sampler.afs,
+        "denoise_to_zero": sampler.denoise_to_zero,
+        "class": args.draw.class, "guidance": args.draw.guidance, "rng": args.draw.rng, "latents": inputs.noise.fingerprint(),
+        "computed": model.settings,
     });
-    if let Some(prompts) = &drawing.prompts {
+    if let Some(prompts) = inputs.show.prompts() {
         facts["prompts"] = json!(prompts.texts());
         facts["negative"] = json!(prompts.negative());
         if prompts.texts().len() > 1 {
-            facts["prompts_from"] = first_prompt(noise);
+            facts["prompts_from"] = first_prompt(setup);
         }
     }
     format!("{facts:#}\n")
@@ -426,10 +422,10 @@ fn images(dir: &Path) -> Result<Vec<PathBuf>> {
 const PRECISION: &str = "precision";
 
 /// How the samples were made, for files.
-fn metadata(drawing: &Drawing<'_>, setup: &Sampling) -> BTreeMap<String, String> {
-    let (model, precision) = (drawing.model.name.clone(), drawing.model.precision());
+fn metadata(setup: &Setup) -> BTreeMap<String, String> {
+    let (model, precision) = (setup.model.name.clone(), setup.model.precision());
     let stated = (precision != Precision::default()).then(|| (PRECISION, precision.name().to_string()));
-    let facts = [("nfe", setup.nfe.to_string()), ("solver", setup.solver.label()), ("model", model)];
+    let facts = [("nfe", setup.sampler.nfe.to_string()), ("solver", setup.sampler.solver.label()), ("model", model)];
     facts.into_iter().chain(stated).map(|(k, v)| (k.to_string(), v)).collect()
 }
 

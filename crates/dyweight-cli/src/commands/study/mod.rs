@@ -5,7 +5,7 @@ mod paper;
 
 use clap::{Args, Subcommand};
 use dyweight::Result;
-use dyweight::train::comm::Comm;
+use dyweight::comm::Comm;
 use paper::{BeyondArgs, PaperArgs, RivalArgs};
 use std::sync::Arc;
 
@@ -36,6 +36,8 @@ enum StudyCommand {
     Init(PaperArgs),
     /// How many training pairs are needed
     Pairs(PaperArgs),
+    /// What learning costs: distance against pairs and against network calls, by rule of descent
+    Cost(PaperArgs),
     /// Supervision of the endpoint or of the path
     Supervision(PaperArgs),
     /// Coefficients learned on one model, used on another
@@ -67,6 +69,7 @@ pub fn run(args: &StudyArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         StudyCommand::Teacher(args) => ("teacher", args),
         StudyCommand::Init(args) => ("init", args),
         StudyCommand::Pairs(args) => ("pairs", args),
+        StudyCommand::Cost(args) => ("cost", args),
         StudyCommand::Supervision(args) => ("supervision", args),
         StudyCommand::Transfer(args) => ("transfer", args),
         StudyCommand::Convergence(args) => ("convergence", args),

@@ -4,12 +4,13 @@ use crate::args::{ModelArgs, ReferenceArgs, ScorerArgs, check_batch, counts_once
 use crate::benchmark::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
+use dyweight::comm::Comm;
+use dyweight::sample::Prompts;
 use dyweight::spec::Seeds;
 use dyweight::spec::budget::check_steps;
 use dyweight::study::benchmark::View;
 use dyweight::study::paper::{RivalSetup, StudySetup, named};
-use dyweight::train::comm::Comm;
-use dyweight::train::{Optimiser, Prompts, SpanSpec};
+use dyweight::train::{Optimiser, SpanSpec};
 use dyweight::{Error, Result};
 use std::path::PathBuf;
 use std::sync::Arc;

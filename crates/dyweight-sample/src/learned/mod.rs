@@ -42,6 +42,8 @@ pub fn named_preset(name: &str) -> Result<(String, SolverFile)> {
 /// Coefficients to sample with, and what their source says about how to use them.
 #[derive(Clone, Debug)]
 pub struct Learned {
+    /// Where they are from, as it was named.
+    pub source: String,
     /// The method with its parameters.
     pub body: MethodParams,
     /// The whole solver file, where the source is one.
@@ -53,11 +55,11 @@ impl Learned {
     /// the method that its metadata name.
     pub fn open(source: &str) -> Result<Self> {
         if let Some(name) = source.strip_prefix("preset:") {
-            return Ok(Self::of_file(named_preset(name)?.1));
+            return Ok(Self::of(source, named_preset(name)?.1));
         }
         let path = Path::new(source);
         if !path.exists() && !source.contains(['/', '.']) {
-            return Ok(Self::of_file(named_preset(source)?.1));
+            return Ok(Self::of(source, named_preset(source)?.1));
         }
         Self::parse(path, read_file(path, LARGEST)?)
     }
@@ -72,10 +74,11 @@ impl Learned {
                     "dyweight" => square(path, &file).map(MethodParams::DyWeight),
                     method => of_tensors(path, method, &file),
                 };
-                Ok(Self { body: body.map_err(|e| naming(path, e))?, file: None })
+                Ok(Self { source: path.display().to_string(), body: body.map_err(|e| naming(path, e))?, file: None })
             }
             Format::SolverFile | Format::Json => {
-                Ok(Self::of_file(SolverFile::parse(&bytes).map_err(|p| Error::malformed(path, p))?))
+                let file = SolverFile::parse(&bytes).map_err(|p| Error::malformed(path, p))?;
+                Ok(Self::of(&path.display().to_string(), file))
             }
             other => {
                 let expected = "a solver file or a safetensors file with a method's numbers";
@@ -85,19 +88,28 @@ impl Learned {
     }
 
     /// The solver that is asked for, where the source has one for each of a range; see [`SolverFile::at`].
-    pub fn at(self, source: &str, asked: Asked) -> Result<Self> {
+    pub fn at(self, asked: Asked) -> Result<Self> {
         match (&self.body, &self.file) {
-            (_, Some(file)) => Ok(Self::of_file(file.at(source, asked)?)),
+            (_, Some(file)) => Ok(Self::of(&self.source, file.at(&self.source, asked)?)),
             (MethodParams::Any(_), None) => Err(Error::Conflict {
-                problem: format!("{source} holds the numbers of many budgets without their grid"),
+                problem: format!("{} holds the numbers of many budgets without their grid", self.source),
                 hint: "use the solver file that training wrote".into(),
             }),
             _ => Ok(self),
         }
     }
 
-    fn of_file(file: SolverFile) -> Self {
-        Self { body: file.body.clone(), file: Some(file) }
+    /// A solver file from `source`.
+    pub fn of(source: &str, file: SolverFile) -> Self {
+        Self { source: source.into(), body: file.body.clone(), file: Some(file) }
+    }
+
+    /// The whole solver file; a source of bare numbers has none.
+    pub fn into_file(self) -> Result<SolverFile> {
+        self.file.ok_or_else(|| Error::Conflict {
+            problem: format!("{} holds bare weights without their grid", self.source),
+            hint: "use a solver file ('dyweight train' and 'dyweight convert' write them) or a preset".into(),
+        })
     }
 
     /// Number of steps, where the source says one.
