@@ -16,7 +16,6 @@ use dyweight_train::{
 };
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -169,12 +168,9 @@ impl TrainWatch for Listener<'_> {
         self.iterations = trainer.iterations();
     }
 
-    fn iteration(&mut self, iteration: &Iteration, _: &Training) -> ControlFlow<Error> {
+    fn iteration(&mut self, iteration: &Iteration, _: &Training) -> Result<()> {
         self.made.store(iteration.index + 1, Ordering::Relaxed);
-        match self.watch.map_or(Ok(()), |watch| show(watch, iteration, self.iterations)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(foreign(error)),
-        }
+        self.watch.map_or(Ok(()), |watch| show(watch, iteration, self.iterations)).map_err(foreign)
     }
 }
 

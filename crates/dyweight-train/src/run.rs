@@ -17,7 +17,6 @@ use crate::trainer::{Dataset, TrainOutcome, Trainer};
 use crate::training::{Iteration, Training};
 use dyweight_core::error::{Error, Result, shown};
 use dyweight_files::{Lock, atomic};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,7 +47,7 @@ pub trait TrainWatch {
     }
 
     /// An iteration; `Break` ends the run with the state saved.
-    fn iteration(&mut self, iteration: &Iteration, run: &Training) -> ControlFlow<Error>;
+    fn iteration(&mut self, iteration: &Iteration, run: &Training) -> Result<()>;
 }
 
 /// A training and its files.

@@ -9,7 +9,6 @@ use dyweight_core::error::{Error, Result};
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -45,8 +44,8 @@ pub fn beside(out: &Path, ending: &str) -> PathBuf {
     out.with_file_name(name)
 }
 
-/// Sees every iteration; `Break` stops the run, with the reason as its error.
-pub type Watcher<'w> = dyn FnMut(&Iteration, &Training) -> ControlFlow<Error> + 'w;
+/// Sees every iteration; an error stops the run, and is the run's.
+pub type Watcher<'w> = dyn FnMut(&Iteration, &Training) -> Result<()> + 'w;
 
 /// The losses of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -114,7 +113,7 @@ impl Session {
         self.run.iteration
     }
 
-    /// Runs to the end, showing every iteration. `Break` in any process stops all at that iteration with the state saved, and is the
+    /// Runs to the end, showing every iteration. An error in any process stops all at that iteration with the state saved, and is the
     /// error where it was given.
     pub fn run(mut self, show: &mut Watcher<'_>) -> Result<(Training, History)> {
         while !self.run.is_finished() {
@@ -130,7 +129,7 @@ impl Session {
                 }
             };
             self.note(&iteration)?;
-            let reason = show(&iteration, &self.run).break_value();
+            let reason = show(&iteration, &self.run).err();
             if self.run.comm().any(reason.is_some())? {
                 self.save()?;
                 return Err(reason.unwrap_or(Error::Cancelled));

@@ -21,7 +21,6 @@ use dyweight_sample::{Learned, Noise, Prompts, misfits, require_prediction};
 use dyweight_solvers::solver_file::{Asked, ModelIdentity, SolverFile};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use serde_json::{Value, json};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,7 +107,7 @@ pub fn train(model: Arc<dyn Model>, budget: Budget, spec: &TrainSpec) -> Result<
     let dataset = trainer.dataset()?;
     let settled = trainer.settled(&dataset, &mut |_| {})?;
     let trainer = settled.map_or(trainer, |(trainer, _)| trainer);
-    Ok(trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(()))?.file)
+    Ok(trainer.run(&dataset, &mut |_, _| Ok(()))?.file)
 }
 
 impl TrainConfig {

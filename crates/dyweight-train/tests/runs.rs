@@ -9,7 +9,6 @@ use dyweight_solvers::spec::Budget;
 use dyweight_train::{
     Files, Iteration, Loss, Outputs, TrainConfig, TrainRun, TrainSpec, TrainWatch, Trainer, Training, beside, run_each,
 };
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -108,8 +107,8 @@ fn run_of(trainer: Trainer, out: &Path) -> TrainRun {
 struct Until(usize);
 
 impl TrainWatch for Until {
-    fn iteration(&mut self, iteration: &Iteration, _: &Training) -> ControlFlow<Error> {
-        if iteration.index + 1 >= self.0 { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+    fn iteration(&mut self, iteration: &Iteration, _: &Training) -> Result<()> {
+        if iteration.index + 1 >= self.0 { Err(Error::Cancelled) } else { Ok(()) }
     }
 }
 

@@ -29,7 +29,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -64,8 +63,8 @@ pub trait Watch: Send {
     /// So many steps of the piece were made by an earlier run.
     fn skip(&mut self, _steps: usize) {}
 
-    /// So many steps more; `Break` asks to stop.
-    fn advance(&mut self, steps: usize) -> ControlFlow<Error>;
+    /// So many steps more; an error asks to stop.
+    fn advance(&mut self, steps: usize) -> Result<()>;
 }
 
 /// All records of an experiment.
@@ -352,7 +351,7 @@ impl Working<'_> {
         .cached_in(self.directory.join("teacher"), &format!("{} {}", subject.model.sha256, subject.model.settings))?;
         self.teach(&targets, samples, entry.subject)?;
         self.show_teacher(&targets, entry.subject)?;
-        let still = Evaluator { judging, subject, targets: &targets, imitated: None, tick: &|_| false };
+        let still = Evaluator { judging, subject, targets: &targets, imitated: None, tick: &|_| Ok(()) };
         let (share, teacher) = (still.share().len(), experiment.teacher_key(entry.subject));
         if !self.imitated.contains_key(&entry.subject) {
             let features = still.teacher_features()?;
@@ -368,7 +367,7 @@ impl Working<'_> {
         let watch = Mutex::new(&mut self.watch);
         let tick = |steps: usize| {
             let mut watch = watch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            watch.advance(steps).is_break()
+            watch.advance(steps)
         };
         let judge = Evaluator { judging, subject, targets: &targets, imitated: imitated.as_deref(), tick: &tick };
         let found = judge.score(key, entry, ready)?;
@@ -406,7 +405,7 @@ impl Working<'_> {
         for first in (0..samples).step_by(batch) {
             let last = (first + batch).min(samples);
             targets.prepare(first..last)?;
-            let stop = self.watch.advance(last - first).is_break();
+            let stop = self.watch.advance(last - first).is_err();
             if self.comm.any(stop)? {
                 return Err(Error::Cancelled);
             }

@@ -13,12 +13,11 @@ use dyweight_solvers::spec::Budget;
 use dyweight_train::{
     Files, History, Iteration, Outputs, TrainConfig, TrainOutcome, TrainRun, TrainWatch, Trainer, Training,
 };
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Told after each iteration; `Break` stops with the state saved.
-pub(super) type TrainingWatcher<'w> = dyn FnMut(&Iteration) -> ControlFlow<Error> + 'w;
+pub(super) type TrainingWatcher<'w> = dyn FnMut(&Iteration) -> Result<()> + 'w;
 
 /// The training an entry asks for.
 pub(super) struct TrainingJob<'c> {
@@ -130,11 +129,8 @@ impl TrainWatch for Stages<'_> {
         self.keep(trainer, run, 0)
     }
 
-    fn iteration(&mut self, iteration: &Iteration, run: &Training) -> ControlFlow<Error> {
-        let kept = self.trainer.as_ref().map_or(Ok(()), |trainer| self.keep(trainer, run, iteration.index + 1));
-        match kept {
-            Ok(()) => (self.watch)(iteration),
-            Err(error) => ControlFlow::Break(error),
-        }
+    fn iteration(&mut self, iteration: &Iteration, run: &Training) -> Result<()> {
+        self.trainer.as_ref().map_or(Ok(()), |trainer| self.keep(trainer, run, iteration.index + 1))?;
+        (self.watch)(iteration)
     }
 }

@@ -87,7 +87,7 @@ impl TrainSpec {
         budget: Budget,
         loss: Loss,
     ) -> Result<TrainPlan> {
-        let calls = model.denoiser(&inputs.condition(0..1))?.calls();
+        let calls = model.denoiser(&inputs.condition(0..1))?.info().calls;
         let method = methods::find(self.method_name())?;
         methods::refuse_foreign_options(method, self)?;
         let spec = self.with_recipe(method).with_usual(method)?;

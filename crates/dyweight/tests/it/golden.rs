@@ -8,7 +8,7 @@ use dyweight::files::TensorFile;
 use dyweight::mixture::Mixture;
 use dyweight::noise::{Rng, TorchGenerator};
 use dyweight::sample::{Learned, Noise};
-use dyweight::sample::{Plan, sample};
+use dyweight::sample::{Plan, sample_observed};
 use dyweight::solver::{LowerOrderFinal, Predict, Solver, Variant};
 use dyweight::spec::budget::Setting;
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
@@ -17,7 +17,6 @@ use dyweight::train::{Loss, Targets, Training, TrainingParts};
 use dyweight::{Result, Tensor};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 fn stored(bytes: &[u8]) -> TensorFile {
@@ -111,9 +110,9 @@ fn trajectories_and_calls_of_the_reference() -> Result<()> {
         let grid = setting.grid(Budget::Steps(steps(&case["num_steps"])))?;
         let plan = Plan::new(&*solver, &grid).afs(afs).denoise_to_zero(denoise);
         let mut states = Vec::new();
-        let outcome = sample(&model, &plan, &latents, &mut |state| {
+        let outcome = sample_observed(&model, &plan, &latents, &mut |state| {
             states.extend_from_slice(state.x.tensor().data());
-            ControlFlow::Continue(())
+            Ok(())
         })?;
         let error = relative_error(&states, &list(&file, &format!("traj.{id}")));
         assert!(error < 1e-9, "case {id}: {error:e} in {case}");

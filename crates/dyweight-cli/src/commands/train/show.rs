@@ -1,10 +1,9 @@
 //! What a person sees while a solver is trained.
 
 use crate::ui;
-use dyweight::Error;
+use dyweight::Result;
 use dyweight::error::shown;
 use dyweight::train::{Event, Iteration, StartSearch, TrainWatch, Trainer, Training};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -72,7 +71,7 @@ impl TrainWatch for TrainShow {
         self.progress = Some(progress);
     }
 
-    fn iteration(&mut self, iteration: &Iteration, run: &Training) -> ControlFlow<Error> {
+    fn iteration(&mut self, iteration: &Iteration, run: &Training) -> Result<()> {
         if let Some(validation) = iteration.validation {
             self.validation = Some(validation.loss);
             if validation.event == Event::RolledBack {
@@ -104,6 +103,6 @@ impl TrainWatch for TrainShow {
         };
         let note = format!("· loss {:.2e}{against} · {step_is} {:.1e}", iteration.loss, iteration.rate);
         self.progress.iter_mut().for_each(|progress| progress.add(1, &note));
-        if ui::stop_requested() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+        ui::go_on()
     }
 }
