@@ -121,7 +121,11 @@ class Model:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this model from every other: given, or made from its answers to fixed questions (two calls)."""
+        """What tells this model from every other: given, or made from its answers to fixed questions, and its conditions.
+
+        Conditions that are arrays, texts or numbers count by their content. Others, and those that are mere numbers to
+        `fn`, count by the answers to them: to all of them, or to 64 spread over all where there are more.
+        """
         if self._fingerprint is None:
             self._fingerprint = self._ask_for_fingerprint()
         return self._fingerprint
@@ -190,9 +194,41 @@ class Model:
         noise = np.random.Generator(np.random.PCG64(0)).standard_normal((2, *self.shape))
         conditions = [0, self._count() - 1] if self._count() else None
         x = noise * np.reshape(levels, (-1, *[1] * len(self.shape)))
-        answer = _native.predict(self, x.tobytes(), np.asarray(levels).tobytes(), conditions)
+
+        def ask(conditions: list[int] | None) -> bytes:
+            return _native.predict(self, x.tobytes(), np.asarray(levels).tobytes(), conditions)
+
         facts = json.dumps([str(self._arrays), self.shape, self.prediction, self._count(), self.calls])
-        return hashlib.sha256(facts.encode() + answer).hexdigest()
+        digest = hashlib.sha256(facts.encode() + ask(conditions))
+        if self._count():
+            are_numbers = isinstance(self.conditions, int)
+            own = getattr(self.fn, "conditions_content", lambda: None)() if are_numbers else _content(self.conditions)
+            negative = _content(self.negative)
+            digest.update(json.dumps([own, negative]).encode())
+            if own is None:
+                asked = np.unique(np.linspace(0, self._count() - 1, 64).round().astype(int)).tolist()
+                for pair in zip(asked[::2], asked[1::2] + asked[-1:]):
+                    digest.update(ask(list(pair)))
+            if negative is None:
+                digest.update(ask(None))
+        return digest.hexdigest()
+
+
+def _content(value: Any) -> str | None:
+    """A digest of what a value holds; None where that cannot be said."""
+    if value is None or isinstance(value, (str, bytes, int, float, bool)):
+        return hashlib.sha256(repr(value).encode()).hexdigest()
+    if isinstance(value, dict):
+        value = [item for pair in value.items() for item in pair]
+    if isinstance(value, (list, tuple)):
+        parts = [_content(item) for item in value]
+        return None if None in parts else hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    if hasattr(value, "detach"):
+        value = value.detach().float().cpu().numpy()
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
+        held = np.ascontiguousarray(value)
+        return hashlib.sha256(f"{held.dtype} {held.shape}".encode() + held.tobytes()).hexdigest()
+    return None
 
 
 def _range(given: tuple[float, float] | None, prediction: str) -> tuple[float, float]:

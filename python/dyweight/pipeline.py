@@ -57,6 +57,10 @@ class PipelineDenoiser:
             dtype=torch.float32, calls=self.calls, guided=self.guidance is not None, name=type(self.network).__name__,
         )  # fmt: skip
 
+    def conditions_content(self):
+        """A digest of what the prompts are encoded to: a model is another for other prompts."""
+        return importlib.import_module("dyweight.model")._content(self._conditions)
+
     def grid(self, options):
         """The pipeline's own grid of a flow, where options do not say another."""
         said = {"schedule", "shift", "image_size", "sigmas"} & set(options)

@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import mixtures
 import numpy as np
 import pytest
+import torch
 from mixtures import SHORT
 
 import dyweight
@@ -261,3 +263,66 @@ def test_a_failure_in_one_process_ends_all(tmp_path):
     said = sorted(done.stdout.splitlines())
     assert said[0].startswith("0: RuntimeError: in another process: ") and "lost" in said[0], (said, done.stderr)
     assert said[1] == "1: LookupError: 'lost'" or said[1] == "1: LookupError: lost"
+
+
+def towards(target):
+    """A model that is asked by arrays, or by the numbers of a list that it keeps."""
+
+    def fn(x, sigma, conditions):
+        if not isinstance(conditions, list):
+            conditions = [target[int(c)] for c in conditions]
+        means = torch.stack([torch.as_tensor(np.asarray(c)) for c in conditions])
+        shrink = 0.04 / (0.04 + sigma[:, None] ** 2)
+        return shrink * x + (1 - shrink) * means
+
+    return fn
+
+
+def asked(conditions, **options):
+    return dyweight.Model(
+        towards(conditions), (2,), "denoised", (0.01, 10), conditions=conditions, dtype=torch.float64, **options
+    )
+
+
+CONDITIONS = [np.array([float(i), 1.0]) for i in range(5)]
+OTHER = [*CONDITIONS[:2], np.array([9.0, 1.0]), *CONDITIONS[3:]]
+
+
+def test_another_condition_in_the_middle_is_another_model():
+    known = asked(CONDITIONS).fingerprint
+    assert known == asked([c.copy() for c in CONDITIONS]).fingerprint
+    assert known != asked(OTHER).fingerprint
+    assert known != asked(CONDITIONS, negative=np.zeros(2)).fingerprint
+    numbered = [
+        dyweight.Model(towards(all), (2,), "denoised", (0.01, 10), conditions=5, dtype=torch.float64).fingerprint
+        for all in (CONDITIONS, OTHER)
+    ]
+    assert numbered[0] != numbered[1]
+
+
+def test_what_is_kept_belongs_to_the_conditions_it_was_made_for(tmp_path):
+    fresh = dyweight.train(asked(OTHER), nfe=3, **SHORT)
+    dyweight.train(asked(CONDITIONS), nfe=3, cache=tmp_path / "cache", **SHORT)
+    cached = dyweight.train(asked(OTHER), nfe=3, cache=tmp_path / "cache", **SHORT)
+    assert cached.training["validation_loss"] == fresh.training["validation_loss"]
+    out = tmp_path / "a.json"
+    with pytest.raises(Stop):
+        dyweight.train(asked(CONDITIONS), nfe=3, out=out, **{**SHORT, "progress": stop_at(2)})
+    with pytest.raises(ValueError, match="another run(.|\n)*model"):
+        dyweight.train(asked(OTHER), nfe=3, out=out, resume=True, **SHORT)
+    finished = tmp_path / "b.json"
+    dyweight.train(asked(CONDITIONS), nfe=3, out=finished, **SHORT)
+    with pytest.raises(ValueError, match="there already"):
+        dyweight.train(asked(OTHER), nfe=3, out=finished, resume=True, **SHORT)
+
+
+def test_a_solver_used_on_another_model_says_so(tmp_path):
+    solver = dyweight.train(mixtures.model(), nfe=3, out=tmp_path / "a.json", **SHORT)
+    noise = np.ones((1, 2, 1, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dyweight.sample(mixtures.model(), solver, noise=noise)
+    with pytest.warns(UserWarning, match="learned for 'mixture', not for 'other'"):
+        dyweight.sample(mixtures.model(name="other"), solver, noise=noise)
+    with pytest.raises(ValueError, match="another quantity"):
+        dyweight.sample(mixtures.model(flow=True), solver, noise=noise)

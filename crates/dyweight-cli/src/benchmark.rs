@@ -16,7 +16,7 @@ use dyweight::study::paper::Study;
 use dyweight::train::Work;
 use dyweight::{Error, Result};
 use serde_json::json;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -147,9 +147,9 @@ impl Watch for BenchmarkShow {
         self.progress.skip(steps);
     }
 
-    fn advance(&mut self, steps: usize) -> ControlFlow<Error> {
+    fn advance(&mut self, steps: usize) -> Result<()> {
         self.progress.add(steps, "");
-        if ui::stop_requested() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+        ui::go_on()
     }
 }
 

@@ -40,7 +40,7 @@ impl<'m> Pace<'m> {
         let of = |samples: usize| {
             let condition = condition(0..samples)?;
             let noise = Rng::Native.latents(&(0..samples as u64).collect::<Vec<_>>(), model.model.shape())?;
-            let calls = model.model.denoiser(&condition)?.calls().max(1);
+            let calls = model.model.denoiser(&condition)?.info().calls.max(1);
             Ok(Self { model, condition, noise, calls })
         };
         let (one, started) = (of(1)?, Instant::now());

@@ -54,7 +54,7 @@ pub fn of(path: &str) -> Option<String> {
             ["IMAGES --out statistics.npz", "sampler --model fashion --nfe 35 --seeds 0-9999 --out teacher.npz"]
         }
         "metric kid" => ["IMAGES samples", "IMAGES sampler --model fashion --nfe 5 --seeds 0-999"],
-        "metric pr" => ["IMAGES samples", "IMAGES sampler --model fashion --nfe 5 --seeds 0-999"],
+        "metric pr" => ["samples IMAGES", "sampler IMAGES --model fashion --nfe 5 --seeds 0-999"],
         "metric teacher" => ["samples teacher", "samples teacher --json"],
         "metric bench" => ["", "--json"],
         "metric clip" => [

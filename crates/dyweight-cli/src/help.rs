@@ -25,6 +25,31 @@ const FIRST: &[(&str, &[&str])] = &[
     ("bench", &["model", "what", "batch", "threads", "repeats", "against", "json"]),
 ];
 
+/// What other programs call an option.
+const ALIASES: &[(&str, &[&str])] = &[
+    ("solver", &["sampler"]),
+    ("guidance", &["cfg", "cfg-scale", "guidance-scale"]),
+    ("optimiser", &["optimizer"]),
+    ("lr", &["learning-rate"]),
+    ("steps", &["num-inference-steps"]),
+    ("seeds", &["seed-range"]),
+];
+
+/// What people type for something that is asked for otherwise, and how it is. Longest first, as none may hide behind another.
+const TIPS: &[(&[&str], &str)] = &[
+    (&["--nef", "--nfes", "--calls"], "network calls are asked for with --nfe"),
+    (&["--num", "--num-samples", "-n"], "samples are asked for by their seeds: --seeds 0-15 makes sixteen"),
+    (&["--seed"], "samples are asked for by their seeds: --seeds 7, or --seeds 0-15"),
+    (&["--optimizer", "--optimiser", "--lr", "--learning-rate"], "only 'train' and 'study' have an optimiser"),
+    (&["--output", "-O"], "where results go is said with --out, or -o"),
+];
+
+/// The tip for a word that this command does not know.
+pub fn tip(word: &str) -> Option<&'static str> {
+    let word = word.split('=').next().unwrap_or_default();
+    TIPS.iter().find(|(words, _)| words.contains(&word)).map(|(_, tip)| *tip)
+}
+
 /// Shown below the short help.
 const MORE: &str = "--help shows all options, and examples.";
 
@@ -45,6 +70,7 @@ fn arranged(command: Command, path: &str) -> Command {
         let takes_values = arg.get_action().takes_values() && !arg.is_positional();
         if takes_values { arg.allow_negative_numbers(true) } else { arg }
     });
+    let command = command.mut_args(named_as_elsewhere);
     let command = match examples::of(path) {
         Some(examples) => command.after_long_help(examples),
         None => command,
@@ -53,6 +79,16 @@ fn arranged(command: Command, path: &str) -> Command {
         let path = format!("{path} {}", inner.get_name()).trim_start().to_string();
         arranged(inner, &path)
     })
+}
+
+/// With the names that other programs have for it, and -o for where results go.
+fn named_as_elsewhere(arg: Arg) -> Arg {
+    let long = arg.get_long().unwrap_or_default().to_string();
+    let arg = if long == "out" && arg.get_short().is_none() { arg.short('o') } else { arg };
+    match ALIASES.iter().find(|(name, _)| *name == long) {
+        Some((_, others)) => arg.aliases(others.iter().copied()),
+        None => arg,
+    }
 }
 
 fn placed(arg: Arg, first: &[&str]) -> Arg {
@@ -83,6 +119,19 @@ mod tests {
             let others = command.get_arguments().filter(|arg| arg.get_help_heading() == Some("Other")).count();
             assert!(others <= 6, "{path} has {others} options without a group");
         });
+    }
+
+    #[test]
+    fn names_of_other_programs_are_taken_or_answered() {
+        let parsed = |line: &str| command().try_get_matches_from(line.split(' '));
+        assert!(parsed("dyweight sample --model mixture --sampler ipndm --cfg-scale 2 --nfe 3 -o here").is_ok());
+        assert!(parsed("dyweight sample --model mixture --nfe 3 --cfg 2").is_ok());
+        assert!(parsed("dyweight train --model mixture --nfe 3 --optimizer adam --learning-rate 0.1").is_ok());
+        for (words, _) in TIPS {
+            assert!(words.iter().all(|word| tip(word).is_some() && parsed(&format!("dyweight list {word}")).is_err()));
+        }
+        assert_eq!(tip("--nef=5"), tip("--nef"));
+        assert_eq!(tip("--nfe"), None);
     }
 
     #[test]

@@ -126,12 +126,27 @@ fn refused(stopped: &clap::Error) -> ExitCode {
         );
         return ExitCode::from(2);
     }
+    if let Some((word, tip)) = unknown(stopped) {
+        ui::complain(&format!("there is no {word} here"), Some(tip));
+        return ExitCode::from(2);
+    }
     match stopped.print() {
         // Nobody read what was wrong; it is wrong all the same.
         _ if stopped.use_stderr() => ExitCode::from(2),
         Err(e) if e.kind() != ErrorKind::BrokenPipe => arrived(Err(e)),
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// A word that is called otherwise here, with what it is called.
+fn unknown(stopped: &clap::Error) -> Option<(String, &'static str)> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(word))) =
+        (stopped.kind(), stopped.get(ContextKind::InvalidArg))
+    else {
+        return None;
+    };
+    Some((word.clone(), help::tip(word)?))
 }
 
 const RENAME: &str =

@@ -186,6 +186,11 @@ pub fn print_json(value: &serde_json::Value) {
     print(&value.to_string());
 }
 
+/// An error once the user asked to stop: what a watcher answers.
+pub fn go_on() -> Result<()> {
+    if stop_requested() { Err(Error::Cancelled) } else { Ok(()) }
+}
+
 /// True once the user asked to stop. The first Ctrl-C asks; the second ends the process.
 pub fn stop_requested() -> bool {
     static STOP: AtomicBool = AtomicBool::new(false);

@@ -22,6 +22,7 @@ pub mod coeff;
 pub mod denoiser;
 pub mod error;
 pub mod features;
+pub mod json;
 pub mod mixture;
 pub mod noise;
 pub mod sample;

@@ -20,7 +20,7 @@
 //! # Ok::<(), dyweight_core::Error>(())
 //! ```
 
-use crate::denoiser::{Condition, Denoiser, Density, Differentiable, Levels, Model, Prediction, Pullback};
+use crate::denoiser::{Condition, Denoiser, Density, Differentiable, Info, Levels, Model, Prediction, Pullback};
 use crate::error::{Error, Result};
 use crate::tensor::{Tensor, dot, squared_distance};
 
@@ -248,15 +248,8 @@ impl Denoiser for Mixture {
         Ok((value, (0..x.samples()).map(feature).collect()))
     }
 
-    fn prediction(&self) -> Prediction {
-        self.prediction
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        match self.prediction {
-            Prediction::Denoised => (0.002, 80.0),
-            Prediction::Velocity => (0.0, 1.0),
-        }
+    fn info(&self) -> Info {
+        self.prediction.into()
     }
 }
 
@@ -292,7 +285,10 @@ impl Model for Mixture {
     }
 
     fn sigma_range(&self) -> (f64, f64) {
-        Denoiser::sigma_range(self)
+        match self.prediction {
+            Prediction::Denoised => (0.002, 80.0),
+            Prediction::Velocity => (0.0, 1.0),
+        }
     }
 
     fn feature_len(&self) -> Option<usize> {

@@ -6,23 +6,21 @@
 //! use dyweight_core::sample::{Plan, sample};
 //! use dyweight_core::schedule::Schedule;
 //! use dyweight_core::solver::Ipndm;
-//! use std::ops::ControlFlow;
 //! let (model, solver) = (Mixture::spiral(), Ipndm::new(3)?);
 //! let grid = Schedule::Karras { rho: 7.0 }.grid(9, (0.002, 80.0))?;
 //! let noise = Rng::Native.latents(&[0, 1, 2], [2, 1, 1])?;
-//! let outcome = sample(&model, &Plan::new(&solver, &grid), &noise, &mut |_| ControlFlow::Continue(()))?;
+//! let outcome = sample(&model, &Plan::new(&solver, &grid), &noise)?;
 //! assert_eq!((outcome.samples.samples(), outcome.nfe), (3, 9));
 //! # Ok::<(), dyweight_core::Error>(())
 //! ```
 
 use crate::coeff::Coeff;
-use crate::denoiser::{Denoiser, Levels, Prediction};
+use crate::denoiser::{Denoiser, Embedding, Info, Levels, Prediction};
 use crate::error::{Error, Result};
 use crate::schedule::Grid;
 use crate::solver::Solver;
-use crate::tape::{Fault, Query, Tape, Var};
+use crate::tape::{Fault, Tape, Var};
 use crate::tensor::Tensor;
-use std::ops::ControlFlow;
 use std::sync::Mutex;
 
 /// How a batch is carried from noise to samples.
@@ -68,8 +66,8 @@ pub struct State<'s> {
     pub calls: usize,
 }
 
-/// Sees every state; `Break` ends the run at that state, with the reason as its error.
-pub type Observer<'o> = dyn FnMut(&State<'_>) -> ControlFlow<Error> + 'o;
+/// Sees every state; an error ends the run at that state, and is the run's.
+pub type Observer<'o> = dyn FnMut(&State<'_>) -> Result<()> + 'o;
 
 /// What sampling gives.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,7 +81,17 @@ pub struct Outcome {
 }
 
 /// Carries unit noise to samples.
-pub fn sample(model: &dyn Denoiser, plan: &Plan<'_>, noise: &Tensor, observer: &mut Observer<'_>) -> Result<Outcome> {
+pub fn sample(model: &dyn Denoiser, plan: &Plan<'_>, noise: &Tensor) -> Result<Outcome> {
+    sample_observed(model, plan, noise, &mut |_| Ok(()))
+}
+
+/// The same with every state shown as soon as it is reached.
+pub fn sample_observed(
+    model: &dyn Denoiser,
+    plan: &Plan<'_>,
+    noise: &Tensor,
+    observer: &mut Observer<'_>,
+) -> Result<Outcome> {
     let mut tape = Tape::sampling(model).analytic_first(plan.afs);
     let noise = tape.start(noise.clone());
     let x = integrate(&mut tape, plan, &noise, observer)?;
@@ -92,38 +100,49 @@ pub fn sample(model: &dyn Denoiser, plan: &Plan<'_>, noise: &Tensor, observer: &
 
 /// The loop itself, on any tape, recording or not, from unit noise that is part of it.
 pub fn integrate(tape: &mut Tape<'_>, plan: &Plan<'_>, noise: &Var, observer: &mut Observer<'_>) -> Result<Var> {
-    noise.tensor().require_finite("latents")?;
-    let (times, steps) = (&plan.times, plan.times.len().saturating_sub(1));
-    if steps == 0 {
-        return Err(Error::Shape {
-            what: "times: a run has two or more".into(),
-            expected: vec![2],
-            found: vec![times.len()],
-        });
-    }
-    check_ends(tape.prediction(), plan)?;
-    require_channels(plan.solver, noise.tensor().shape()[1])?;
+    let mut x = start(tape, plan, noise)?;
+    let (times, steps) = (plan.solver.times(&plan.times), plan.times.len() - 1);
     let mut run = plan.solver.begin(times, tape.prediction())?;
-    let mut x = tape.combine(&[(times[0].clone(), noise)])?;
     let mut show = |tape: &Tape<'_>, index: usize, x: &Var| {
         let sigma = times[index.min(steps)].value();
-        check_numbers(plan.solver, index, sigma, x)?;
-        match observer(&State { index, sigma, x, calls: tape.calls() }) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(reason) => Err(reason),
-        }
+        observer(&State { index, sigma, x, calls: tape.calls() })
     };
     show(tape, 0, &x)?;
     for i in 0..steps {
-        tape.begin_step(i);
-        x = run.step(tape, i, x).map_err(|e| placed(e, plan.solver, i, tape))?;
+        x = step(tape, plan, i, |tape| run.step(tape, i, x))?;
         show(tape, i + 1, &x)?;
     }
     if plan.denoise_to_zero {
-        tape.begin_step(steps);
-        x = tape.denoised(&x, &Query::at(&times[steps])).map_err(|e| placed(e, plan.solver, steps, tape))?;
+        x = step(tape, plan, steps, |tape| tape.denoised(&x, &times.query(steps)))?;
         show(tape, steps + 1, &x)?;
     }
+    Ok(x)
+}
+
+/// The state a run begins with: unit noise at the size of the first time. An error if the plan cannot be run.
+pub fn start(tape: &mut Tape<'_>, plan: &Plan<'_>, noise: &Var) -> Result<Var> {
+    noise.tensor().require_finite("latents")?;
+    if plan.times.len() < 2 {
+        let (expected, found) = (vec![2], vec![plan.times.len()]);
+        return Err(Error::Shape { what: "times: a run has two or more".into(), expected, found });
+    }
+    check_ends(tape.prediction(), plan)?;
+    require_channels(plan.solver, noise.tensor().shape()[1])?;
+    let x = tape.combine(&[(plan.times[0].clone(), noise)])?;
+    check_numbers(plan, 0, &x)?;
+    Ok(x)
+}
+
+/// One step of the loop, made by `make`: errors say where they were met, and the state it ends in has no NaN or infinity.
+pub fn step<'m>(
+    tape: &mut Tape<'m>,
+    plan: &Plan<'_>,
+    i: usize,
+    make: impl FnOnce(&mut Tape<'m>) -> Result<Var>,
+) -> Result<Var> {
+    tape.begin_step(i);
+    let x = make(tape).map_err(|e| placed(e, plan.solver, i, tape))?;
+    check_numbers(plan, i + 1, &x)?;
     Ok(x)
 }
 
@@ -146,7 +165,7 @@ pub struct Probed {
 pub fn probe(plan: &Plan<'_>, prediction: Prediction) -> Result<Probed> {
     let free = Free { prediction, asked: Mutex::default() };
     let noise = Tensor::zeros([1, plan.solver.channels().unwrap_or(1), 1, 1]);
-    let outcome = sample(&free, plan, &noise, &mut |_| ControlFlow::Continue(()))?;
+    let outcome = sample(&free, plan, &noise)?;
     let asked = free.asked.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     let levels = plan.afs.then_some(None).into_iter().chain(asked).collect();
     Ok(Probed { calls: outcome.nfe, sequential_calls: outcome.sequential_calls, levels })
@@ -169,16 +188,8 @@ impl Denoiser for Free {
         Ok((self.predict(x, levels)?, vec![vec![0.0; len]; x.samples()]))
     }
 
-    fn require_embedding(&self, _: usize) -> Result<()> {
-        Ok(())
-    }
-
-    fn prediction(&self) -> Prediction {
-        self.prediction
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        (0.0, f64::INFINITY)
+    fn info(&self) -> Info {
+        Info { embedding: Embedding::Any, ..self.prediction.into() }
     }
 }
 
@@ -214,9 +225,9 @@ fn placed(error: Error, solver: &dyn Solver, step: usize, tape: &Tape<'_>) -> Er
     Error::Diverged { solver: solver.label(), step, sigma, tensor: "the network's output", sample, value }
 }
 
-fn check_numbers(solver: &dyn Solver, index: usize, sigma: f64, x: &Var) -> Result<()> {
+fn check_numbers(plan: &Plan<'_>, index: usize, x: &Var) -> Result<()> {
     let Some((at, value)) = x.tensor().first_not_finite() else { return Ok(()) };
-    let sample = at / x.tensor().sample_len().max(1);
-    let step = index.saturating_sub(1);
-    Err(Error::Diverged { solver: solver.label(), step, sigma, tensor: "the state", sample, value })
+    let (sample, step) = (at / x.tensor().sample_len().max(1), index.saturating_sub(1));
+    let sigma = plan.times[index.min(plan.times.len() - 1)].value();
+    Err(Error::Diverged { solver: plan.solver.label(), step, sigma, tensor: "the state", sample, value })
 }

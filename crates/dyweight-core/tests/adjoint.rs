@@ -10,10 +10,9 @@ use dyweight_core::solver::{
     Deis, DeisMode, Dpm2, DpmPp, DyWeight, Form, Heun, Initial, Ipndm, IpndmV, LowerOrderFinal, Predict, Solver, UniPc,
     Variant,
 };
-use dyweight_core::tape::{Cotangent, LinearMap, Memory, Tape, Var};
+use dyweight_core::tape::{Cotangent, LinearMap, Memory, Query, Tape, Var};
 use dyweight_core::tensor::dot;
 use dyweight_core::{Result, Tensor};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The forms of DPM-Solver++ and UniPC: the default, with the noise prediction, and with full order to the end.
@@ -52,7 +51,7 @@ impl Case<'_> {
         let plan = Plan { solver: &*solver, times, afs: self.afs, denoise_to_zero: self.denoise_to_zero };
         let mut tape = Tape::sampling(self.model).analytic_first(self.afs);
         let start = tape.start(noise());
-        let x = integrate(&mut tape, &plan, &start, &mut |_| ControlFlow::Continue(())).unwrap();
+        let x = integrate(&mut tape, &plan, &start, &mut |_| Ok(())).unwrap();
         dot(x.tensor().data(), self.cotangent().data())
     }
 
@@ -62,7 +61,7 @@ impl Case<'_> {
         let plan = Plan { solver: &*solver, times, afs: self.afs, denoise_to_zero: self.denoise_to_zero };
         let mut tape = Tape::recording(self.model, memory).analytic_first(self.afs);
         let start = tape.start(noise());
-        let sample = integrate(&mut tape, &plan, &start, &mut |_| ControlFlow::Continue(()))?;
+        let sample = integrate(&mut tape, &plan, &start, &mut |_| Ok(()))?;
         let cotangents = vec![Cotangent { sample, cotangent: self.cotangent() }];
         Ok(tape.gradients(cotangents, at.len())?.parameters.iter().map(|per_sample| per_sample.iter().sum()).collect())
     }
@@ -120,7 +119,7 @@ fn handcrafted_solvers_in_their_times() {
             for (afs, denoise_to_zero) in [(false, false), (true, true)] {
                 let build = |p: &[Coeff]| (make(), p.to_vec());
                 let case = Case { model: &model, build: &build, afs, denoise_to_zero };
-                case.check(name, &times_of(Denoiser::prediction(&model), 5));
+                case.check(name, &times_of(model.info().prediction, 5));
             }
         }
     }
@@ -138,7 +137,7 @@ fn dyweight_in_weights_scales_and_times() {
             let scales = steps - usize::from(afs);
             let weights = rows.concat().into_iter().map(|w| w + 0.05 * z.normal()).collect::<Vec<_>>();
             let factors: Vec<f64> = (0..scales).map(|i| 0.9 + 0.03 * i as f64).collect();
-            let at = [weights.clone(), factors, times_of(Denoiser::prediction(&model), steps)].concat();
+            let at = [weights.clone(), factors, times_of(model.info().prediction, steps)].concat();
             let build = move |p: &[Coeff]| -> (Box<dyn Solver>, Vec<Coeff>) {
                 let (mut weights, rest) = p.split_at(widths.iter().sum());
                 let mut rows = Vec::new();
@@ -183,7 +182,7 @@ fn unusual<'m>(model: &'m Mixture, at: &[Coeff], start: Tensor, recorded: bool) 
     let x = tape.combine(&[(Coeff::from(3.0), &noise)]).unwrap();
     let each = Coeff::each([0.8, 1.3]);
     let level = &at[0] * &each;
-    let denoised = tape.evaluate(&x, &level).unwrap();
+    let denoised = tape.evaluate(&x, &Query::at(&level)).unwrap();
     let mixed = tape.apply(&map, &[at[1].clone(), &at[2] * &each], &denoised);
     let y = tape.combine(&[(&at[3] * &each, &x), (at[2].clone(), &mixed)]).unwrap();
     (tape, y)

@@ -3,7 +3,7 @@
 //! An order here is what is observed, not what a method is called. A multistep method that starts with an Euler step has
 //! order 2 at most, whatever the order of its later steps.
 
-use dyweight_core::denoiser::{Denoiser, Levels, Prediction};
+use dyweight_core::denoiser::{Denoiser, Info, Levels, Prediction};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Rng;
 use dyweight_core::sample::{Outcome, Plan, count_calls, sample};
@@ -13,7 +13,6 @@ use dyweight_core::solver::{
     Variant,
 };
 use dyweight_core::{Result, Tensor};
-use std::ops::ControlFlow;
 
 /// The forms of DPM-Solver++ and UniPC: the default, with the noise prediction, and with full order to the end.
 const DATA: Form = Form { predict: Predict::Data, threshold: false, lower_order_final: LowerOrderFinal::Auto };
@@ -28,7 +27,7 @@ fn model() -> Mixture {
 
 fn run(model: &dyn Denoiser, plan: &Plan<'_>) -> Outcome {
     let noise = Rng::Native.latents(&[0, 1, 2, 3], [2, 1, 1]).unwrap();
-    sample(model, plan, &noise, &mut |_| ControlFlow::Continue(())).unwrap()
+    sample(model, plan, &noise).unwrap()
 }
 
 fn distance(a: &Tensor, b: &Tensor) -> f64 {
@@ -45,7 +44,7 @@ fn grid(prediction: Prediction, steps: usize) -> Grid {
 }
 
 fn solve(solver: &dyn Solver, model: &dyn Denoiser, steps: usize) -> Tensor {
-    run(model, &Plan::new(solver, &grid(model.prediction(), steps))).samples
+    run(model, &Plan::new(solver, &grid(model.info().prediction, steps))).samples
 }
 
 /// Heun's method on two fine grids, extrapolated: its own error would otherwise hide a third-order method's.
@@ -128,7 +127,7 @@ fn first_order_methods_coincide() {
         Box::new(Deis::new(DeisMode::TimeAb, 1).unwrap()),
     ];
     for model in [model(), model().as_flow()] {
-        let grid = grid(model.prediction(), 7);
+        let grid = grid(model.info().prediction, 7);
         let exact = run(&model, &Plan::new(&euler, &grid));
         for other in &others {
             let got = run(&model, &Plan::new(&**other, &grid));
@@ -213,11 +212,8 @@ fn the_count_is_the_number_of_calls() {
             self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             self.0.predict(x, levels)
         }
-        fn prediction(&self) -> Prediction {
-            Denoiser::prediction(&self.0)
-        }
-        fn sigma_range(&self) -> (f64, f64) {
-            Denoiser::sigma_range(&self.0)
+        fn info(&self) -> Info {
+            self.0.info()
         }
     }
     for (name, _, make) in solvers() {

@@ -10,7 +10,6 @@ use dyweight_core::sample::{Plan, sample};
 use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::{Deis, DeisMode, DpmPp, Form, Heun, Solver, UniPc};
 use serde_json::Value;
-use std::ops::ControlFlow;
 
 struct Reference(Value);
 
@@ -27,10 +26,10 @@ impl Reference {
         let component = |c: &Value| (vec![numbers(c)[0]], numbers(c)[1], numbers(c)[2]);
         let mixture = Mixture::new(self.0["mixture"].as_array().unwrap().iter().map(component).collect()).unwrap();
         let model = if case.flow { mixture.as_flow() } else { mixture };
-        assert_eq!(model.prediction(), case.prediction());
+        assert_eq!(model.info().prediction, case.prediction());
         let starts = numbers(&self.0["starts"]);
         let noise = Tensor::new([starts.len(), 1, 1, 1], starts).unwrap();
-        let run = sample(&model, &Plan::new(solver, grid), &noise, &mut |_| ControlFlow::Continue(()));
+        let run = sample(&model, &Plan::new(solver, grid), &noise);
         run.unwrap().samples.data().to_vec()
     }
 

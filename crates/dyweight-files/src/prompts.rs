@@ -35,7 +35,7 @@ pub fn read_prompts(path: &Path, column: Option<&str>) -> Result<Vec<String>> {
 fn of_json_lines(text: &str) -> Result<Vec<String>, Malformed> {
     let prompt = |(number, line): (usize, &str)| {
         let what = |reason: String| Malformed::Json { what: "prompts", reason: format!("line {number}: {reason}") };
-        let object: Map<String, Value> = serde_json::from_str(line).map_err(|e| what(e.to_string()))?;
+        let object: Map<String, Value> = dyweight_core::json::parse(line.as_bytes()).map_err(what)?;
         let prompt = object.get("prompt").and_then(Value::as_str);
         let prompt = prompt.ok_or_else(|| what("there is no text 'prompt'".into()))?.trim();
         if prompt.is_empty() { Err(what("the prompt is empty".into())) } else { Ok(prompt.to_string()) }

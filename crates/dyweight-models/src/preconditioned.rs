@@ -98,7 +98,7 @@ pub trait Preconditioned: Sync {
     fn slopes(&self, sigma: f64) -> Factors;
 
     /// F of some of the samples, with the shape of `x`. `levels` are those of all samples: a network that
-    /// [offers it](dyweight_core::denoiser::Denoiser::require_embedding) finds the shift of its embedding there.
+    /// [offers it](dyweight_core::denoiser::Info::embedding) finds the shift of its embedding there.
     fn forward(
         &self,
         x: &Tensor,

@@ -414,7 +414,7 @@ fn mixture_of(path: &Path, file: &TensorFile) -> Result<Mixture> {
 /// The hash of a mixture's numbers.
 fn fingerprint(mixture: &Mixture) -> String {
     let mut hash = Fingerprint::default();
-    hash.add(format!("{:?}", Denoiser::prediction(mixture)).as_bytes());
+    hash.add(format!("{:?}", mixture.info().prediction).as_bytes());
     for (mean, std, weight) in mixture.components() {
         hash.add_numbers(mean).add_numbers(&[std, weight]);
     }

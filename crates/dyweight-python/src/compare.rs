@@ -12,7 +12,6 @@ use dyweight_study::benchmark::{Experiment, Judging, Piece, Repeat, Subject, Vie
 use dyweight_study::compare::{Field, page};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -75,13 +74,13 @@ impl Watch for Listener {
         self.raised = self.raised.take().or(told.err());
     }
 
-    fn advance(&mut self, steps: usize) -> ControlFlow<Error> {
+    fn advance(&mut self, steps: usize) -> Result<()> {
         let told = Python::attach(|py| {
             py.check_signals()?;
             self.watch.call1(py, (steps,)).map(drop)
         });
         self.raised = self.raised.take().or(told.err());
-        if self.raised.is_some() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+        if self.raised.is_some() { Err(Error::Cancelled) } else { Ok(()) }
     }
 }
 

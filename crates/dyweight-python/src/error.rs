@@ -51,7 +51,10 @@ fn message(error: &Error) -> String {
     as_arguments(&format!("{error}{hint}"))
 }
 
-/// `--teacher-nfe` is `teacher_nfe` here.
+/// Options that are switches.
+const SWITCHES: [&str; 2] = ["resume", "overwrite"];
+
+/// `--teacher-nfe` is `teacher_nfe` here, and `--resume` is `resume=True`.
 fn as_arguments(text: &str) -> String {
     let mut parts = text.split("--");
     let mut out = parts.next().unwrap_or_default().to_string();
@@ -59,6 +62,7 @@ fn as_arguments(text: &str) -> String {
         let end = part.find(|c: char| !(c.is_ascii_lowercase() || c == '-')).unwrap_or(part.len());
         let (name, rest) = part.split_at(end);
         out += &name.replace('-', "_");
+        out += if SWITCHES.contains(&name) { "=True" } else { "" };
         out += rest;
     }
     out

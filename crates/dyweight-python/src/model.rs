@@ -12,7 +12,7 @@
 
 use crate::error::{foreign, raised};
 use crate::payload::{Payload, batch, numbers, received, sent};
-use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Levels, Model, Prediction, Pullback};
+use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Info, Levels, Model, Prediction, Pullback};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
 use dyweight_models::LoadedModel;
@@ -203,16 +203,8 @@ impl Denoiser for Asked<'_> {
         preconditioned::predict(self, x, levels)
     }
 
-    fn prediction(&self) -> Prediction {
-        self.model.facts.prediction
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        self.model.facts.sigma_range
-    }
-
-    fn calls(&self) -> usize {
-        self.model.facts.calls
+    fn info(&self) -> Info {
+        Info { calls: self.model.facts.calls, ..self.model.facts.prediction.into() }
     }
 }
 

@@ -15,7 +15,6 @@ use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_study::benchmark::Term;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
-use std::ops::ControlFlow;
 
 /// What samples are made by.
 #[derive(Default, serde::Deserialize)]
@@ -65,11 +64,9 @@ fn drawn(
     let wanted: Vec<usize> = (0..inputs.noise.count().unwrap_or(0)).collect();
     let size = request.batch.unwrap_or(wanted.len()).max(1);
     let drawing = Drawing { model, inputs: &inputs, sampler: &sampler, batch: size, comm: &Solo };
-    let shown =
-        |indices: &[usize], state: &State<'_>| match watch.map_or(Ok(()), |watch| show(watch, indices[0], state)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(foreign(error)),
-        };
+    let shown = |indices: &[usize], state: &State<'_>| {
+        watch.map_or(Ok(()), |watch| show(watch, indices[0], state)).map_err(foreign)
+    };
     let mut parts = Vec::new();
     drawing.draw(&wanted, false, &shown, &mut |_, states| {
         parts.extend(states.last().cloned());
@@ -88,7 +85,7 @@ fn show(watch: &Py<PyAny>, first: usize, state: &State<'_>) -> PyResult<()> {
 impl Request {
     /// The solver, and in what the model is not the one it was learned for.
     fn sampler(&self, model: &PythonModel, inputs: &Inputs) -> Result<(Sampler, Vec<String>)> {
-        let calls = model.denoiser(&inputs.condition(0..1))?.calls();
+        let calls = model.denoiser(&inputs.condition(0..1))?.info().calls;
         let on = OnModel { model, identity: model.identity(), calls };
         if let Some(text) = &self.file {
             let file = single(parsed(text)?)?;

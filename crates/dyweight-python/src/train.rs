@@ -4,16 +4,18 @@ use crate::error::{foreign, raised, warn};
 use crate::model::{PythonModel, unread};
 use crate::processes::processes;
 use dyweight_core::denoiser::Model;
-use dyweight_core::error::{Error, Result, shown};
-use dyweight_files::{Lock, atomic, read_file};
+use dyweight_core::error::{Error, Result};
+use dyweight_files::read_file;
 use dyweight_sample::comm::{Comm, Solo};
 use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_study::training_loss;
-use dyweight_train::{Event, Files, Iteration, Trace, TrainConfig, TrainSpec, Trainer, beside, remove_state};
+use dyweight_train::{
+    Event, Files, Iteration, Outputs, StartSearch, TrainConfig, TrainRun, TrainSpec, TrainWatch, Trainer, Training,
+    beside, run_each,
+};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -87,7 +89,7 @@ impl Request {
             comm,
             cache: self.cache.clone(),
             files: self.out.as_deref().map(Files::beside),
-            resume: self.resume,
+            resume: self.resume && !self.overwrite,
             between_snapshots: self.snapshot_seconds.map(seconds).transpose()?,
             ..TrainConfig::new(shared, model.identity(), self.budget()?, spec, loss)
         })
@@ -101,14 +103,13 @@ pub fn plan(py: Python<'_>, model: &Bound<'_, PyAny>, request: &str) -> PyResult
     let find = || {
         let request = Request::read(request)?;
         let trainer = request.config(&model, Arc::new(Solo))?.prepare()?;
-        let (plan, config) = (&trainer.plan, trainer.config());
-        let teacher = config.spec.teacher(&*model, plan)?;
+        let plan = &trainer.plan;
         Ok(json!({
             "nfe": plan.student.frame.nfe, "steps": plan.student.frame.grid.steps(),
             "afs": plan.student.frame.afs, "iterations": trainer.iterations(), "pairs": plan.recipe.pairs,
             "micro_batch": plan.recipe.micro_batch, "validation_pairs": plan.recipe.validation_pairs,
             "validate_every": plan.recipe.validate_every,
-            "teacher_evaluations": teacher.sampler.states() - 1,
+            "teacher_evaluations": trainer.teacher.sampler.states() - 1,
             "recompute": plan.student.memory == dyweight_core::tape::Memory::Recompute,
         })
         .to_string())
@@ -129,15 +130,9 @@ pub fn train(
     let made = AtomicUsize::new(0);
     let learn = || {
         let request = Request::read(request)?;
-        let job = Job::new(&request, request.config(&model, comm)?.prepare()?)?;
-        let file = job.run(&mut |iteration| {
-            made.store(iteration.index + 1, Ordering::Relaxed);
-            match watch.as_ref().map_or(Ok(()), |watch| show(watch, iteration, job.trainer.iterations())) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(foreign(error)),
-            }
-        })?;
-        Ok((file, job.trainer.warnings.clone()))
+        let run = request.run(request.config(&model, comm)?.prepare()?)?;
+        let mut listener = Listener { watch: watch.as_ref(), made: &made, iterations: run.trainer.iterations() };
+        Ok((solver_of(&run, &mut listener)?, run.trainer.warnings.clone()))
     };
     let (file, warnings) = py.detach(learn).map_err(|e| {
         let made = made.load(Ordering::Relaxed);
@@ -161,96 +156,59 @@ fn show(watch: &Py<PyAny>, iteration: &Iteration, all: usize) -> PyResult<()> {
     })
 }
 
-/// A run and its files: those of the command, but for the configuration, which is JSON here.
-struct Job<'j> {
-    request: &'j Request,
-    trainer: Trainer,
-    /// What the run was resolved to, to know it again.
-    config: String,
+/// Tells Python of every iteration. What it raises stops the run.
+struct Listener<'l> {
+    watch: Option<&'l Py<PyAny>>,
+    made: &'l AtomicUsize,
+    iterations: usize,
 }
 
-impl<'j> Job<'j> {
-    /// Refuses what is in the way before anything is written.
-    fn new(request: &'j Request, trainer: Trainer) -> Result<Self> {
-        let frame = &trainer.plan.student.frame;
-        let config = json!({
-            "model": trainer.config().identity, "shape": trainer.config().model.shape(), "steps": frame.grid.steps(),
+impl TrainWatch for Listener<'_> {
+    fn settled(&mut self, trainer: &Trainer, _: Option<&StartSearch>) {
+        self.iterations = trainer.iterations();
+    }
+
+    fn iteration(&mut self, iteration: &Iteration, _: &Training) -> Result<()> {
+        self.made.store(iteration.index + 1, Ordering::Relaxed);
+        self.watch.map_or(Ok(()), |watch| show(watch, iteration, self.iterations)).map_err(foreign)
+    }
+}
+
+impl Request {
+    /// The run with its files: those of the command, but for the configuration, which is JSON here.
+    fn run(&self, trainer: Trainer) -> Result<TrainRun> {
+        let (frame, config) = (&trainer.plan.student.frame, trainer.config());
+        let text = json!({
+            "run": trainer.name(), "model": config.identity, "shape": config.model.shape(), "steps": frame.grid.steps(),
             "sigmas": frame.grid.sigmas(), "options": trainer.plan.resolved,
         });
-        let job = Self { request, config: format!("{config:#}\n"), trainer };
-        if let (Some(out), true) = (&request.out, job.is_root()) {
-            job.check(out)?;
+        let config = self.out.as_deref().map(|out| (beside(out, "config.json"), format!("{text:#}\n")));
+        let Self { out, trace, overwrite, .. } = self;
+        let run =
+            TrainRun::new(trainer, Outputs { out: out.clone(), config, trace: trace.clone(), overwrite: *overwrite })?;
+        if run.trainer.config().comm.is_root() {
+            run.keep_finished()?;
         }
-        Ok(job)
+        Ok(run)
     }
+}
 
-    fn is_root(&self) -> bool {
-        self.trainer.config().comm.is_root()
-    }
-
-    fn check(&self, out: &Path) -> Result<()> {
-        let state = Files::beside(out).state;
-        let conflict = |problem: String, hint: &str| Err(Error::Conflict { problem, hint: hint.into() });
-        match (self.request.resume, state.exists()) {
-            _ if self.request.overwrite => Ok(()),
-            (true, true) => self.trainer.check_state(&state),
-            (false, true) => conflict(
-                format!("{} holds an interrupted run", shown(&state)),
-                "resume=True continues it, overwrite=True starts anew",
-            ),
-            (resume, false) if out.exists() && !(resume && self.is_finished(out)) => {
-                conflict(format!("{} is there already", shown(out)), "choose another out, or overwrite=True")
+/// What a run finds, or a finished one has left.
+fn solver_of(run: &TrainRun, listener: &mut Listener<'_>) -> Result<SolverFile> {
+    let mut solver = None;
+    run_each(&[run], &mut |_, dataset| {
+        solver = Some(match (dataset, run.out()) {
+            (Some(dataset), _) => {
+                let (_, outcome) = run.run(dataset, listener)?;
+                run.finish()?;
+                outcome.file
             }
-            _ => Ok(()),
-        }
-    }
-
-    /// True if this very run has left its solver.
-    fn is_finished(&self, out: &Path) -> bool {
-        let same = std::fs::read_to_string(beside(out, "config.json")).is_ok_and(|found| found == self.config);
-        same && out.exists() && !Files::beside(out).state.exists()
-    }
-
-    fn run(&self, watch: &mut dyn FnMut(&Iteration) -> ControlFlow<Error>) -> Result<SolverFile> {
-        let Request { out, trace, resume, overwrite, .. } = self.request;
-        let comm = self.trainer.config().comm.clone();
-        if let Some(out) = out {
-            let finished = || Ok(*resume && !overwrite && self.is_finished(out));
-            if comm.broadcast(finished)? {
-                return found(&comm, out);
-            }
-        }
-        let mine = out.as_deref().filter(|_| comm.is_root());
-        let _lock = mine.map(Lock::file).transpose()?;
-        if let Some(out) = mine {
-            if *overwrite {
-                let _ = std::fs::remove_file(Files::beside(out).state);
-            }
-            atomic::write(&beside(out, "config.json"), self.config.as_bytes())?;
-        }
-        let dataset = self.trainer.dataset()?;
-        let settled = self.trainer.settled(&dataset, &mut |_| {})?;
-        let trainer = settled.as_ref().map_or(&self.trainer, |(trainer, _)| trainer);
-        let mut noted = trace.as_ref().map(|_| trainer.begin(&dataset)).transpose()?.map(|r| Trace::start(&r));
-        let trained = trainer.run(&dataset, &mut |iteration, run| {
-            if let Some(noted) = &mut noted {
-                noted.add(iteration, run);
-            }
-            watch(iteration)
-        })?;
-        // No process returns before the files are there: it may look for them.
-        comm.broadcast(|| {
-            if let (Some(noted), Some(trace)) = (noted, trace) {
-                noted.write(trace)?;
-            }
-            if let Some(out) = mine {
-                atomic::write(out, &trained.file.to_bytes())?;
-                remove_state(&Files::beside(out))?;
-            }
-            Ok(true)
-        })?;
-        Ok(trained.file)
-    }
+            (None, Some(out)) => found(&run.trainer.config().comm, out)?,
+            (None, None) => return Ok(()),
+        });
+        Ok(())
+    })?;
+    solver.ok_or(Error::Cancelled)
 }
 
 /// The solver a finished run has left.

@@ -1,7 +1,7 @@
 //! The figure of `docs/method.md`: what a DyWeight solver of the spiral has learned, and where that takes its samples.
 //!
 //! ```sh
-//! dyweight train --recipe paper --model mixture --nfe 3 --out spiral.json
+//! dyweight train --recipe few --model mixture --nfe 3 --out spiral.json
 //! cargo run --release --example method_figure -p dyweight-report -- spiral.json docs/images/method
 //! ```
 
@@ -9,14 +9,13 @@ use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Rng;
-use dyweight_core::sample::{Plan, sample};
+use dyweight_core::sample::{Plan, sample_observed};
 use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::{Heun, Ipndm, Solver};
 use dyweight_report::{
     Axis, Cloud, Dash, Field, Figure, HeatMap, LineChart, Marker, Paths, Plane, Point, Series, category,
 };
 use dyweight_solvers::solver_file::SolverFile;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// How many trajectories are drawn: those of the first seeds whose noise lies in the picture.
@@ -116,12 +115,12 @@ fn paths(model: &Mixture, solver: &dyn Solver, grid: &Grid, afs: bool, times: &[
     let seeds: Vec<u64> = (0..).filter(inside).take(DRAWN).collect();
     let noise = Rng::Native.latents(&seeds, [2, 1, 1])?;
     let mut lines = vec![Vec::new(); seeds.len()];
-    sample(model, &Plan::new(solver, grid).afs(afs), &noise, &mut |state| {
+    sample_observed(model, &Plan::new(solver, grid).afs(afs), &noise, &mut |state| {
         let size = times[state.index].hypot(1.0);
         for (line, x) in lines.iter_mut().zip(state.x.tensor().data().chunks(2)) {
             line.push((x[0] / size, x[1] / size));
         }
-        ControlFlow::Continue(())
+        Ok(())
     })?;
     Ok(lines)
 }

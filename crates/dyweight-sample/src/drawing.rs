@@ -5,10 +5,10 @@ use crate::inputs::Inputs;
 use crate::parts::{in_parts, stacked};
 use crate::sampler::Sampler;
 use dyweight_core::denoiser::Model;
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::Result;
 use dyweight_core::sample::State;
 use dyweight_core::tensor::Tensor;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 /// What is drawn.
 pub struct Drawing<'d> {
@@ -24,8 +24,8 @@ pub struct Drawing<'d> {
     pub comm: &'d dyn Comm,
 }
 
-/// Sees every state of some samples; `Break` ends the work, with the reason as its error.
-pub type Watch<'w> = dyn Fn(&[usize], &State<'_>) -> ControlFlow<Error> + Sync + 'w;
+/// Sees every state of some samples; an error ends the work, and is its error.
+pub type Watch<'w> = dyn Fn(&[usize], &State<'_>) -> Result<()> + Sync + 'w;
 
 impl Drawing<'_> {
     /// Draws the samples `wanted`. In every round each process makes a batch, and rank 0 takes them all: the indices, and

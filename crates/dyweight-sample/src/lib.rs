@@ -32,7 +32,7 @@ mod sampler;
 pub use drawing::Drawing;
 pub use fit::{misfits, require_prediction};
 pub use inputs::{Inputs, Noise, Show};
-pub use interrupt::{Interruptible, Stop};
+pub use interrupt::{Stop, interruptible};
 pub use learned::Learned;
 pub use parts::{cut, each, in_parts, stacked, unit};
 pub use prompts::Prompts;

@@ -4,6 +4,7 @@ use dyweight_core::denoiser::{Condition, Context, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_files::read_prompts;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Encoded texts are kept in memory, a quarter of a megabyte each of Stable Diffusion's,
 const MOST: usize = 8192;
@@ -39,6 +40,19 @@ impl Prompts {
         }
         let negative_context = negative.as_deref().map_or(Ok(Context::Unconditional), |text| model.context_of(text))?;
         Ok(Self { texts, negative, contexts, negative_context })
+    }
+
+    /// The same texts as `known`, which are encoded already, or encoded now.
+    pub fn known_or_new(
+        texts: Vec<String>,
+        negative: Option<String>,
+        model: &dyn Model,
+        known: Option<&Arc<Self>>,
+    ) -> Result<Arc<Self>> {
+        match known.filter(|known| known.texts == texts && known.negative == negative) {
+            Some(known) => Ok(known.clone()),
+            None => Self::new(texts, negative, model).map(Arc::new),
+        }
     }
 
     /// The prompts of a file, whatever kind of list it is.

@@ -5,7 +5,7 @@ use crate::learned::Learned;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::{Condition, Denoiser, Model, ModelIdentity, Prediction};
 use dyweight_core::error::{Error, Result};
-use dyweight_core::sample::{Observer, Outcome, Plan, Probed, probe, require_channels, sample};
+use dyweight_core::sample::{Observer, Outcome, Plan, Probed, probe, require_channels, sample_observed};
 use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::Solver;
 use dyweight_core::tensor::Tensor;
@@ -29,7 +29,7 @@ impl<'m> OnModel<'m> {
     /// A model asked for nothing in particular.
     pub fn new(model: &'m dyn Model, name: &str) -> Result<Self> {
         let identity = ModelIdentity { name: name.into(), sha256: None };
-        let calls = model.denoiser(&Condition::classes((model.classes() > 0).then_some(0)))?.calls();
+        let calls = model.denoiser(&Condition::classes((model.classes() > 0).then_some(0)))?.info().calls;
         Ok(Self { model, identity, calls })
     }
 }
@@ -189,7 +189,7 @@ impl Sampler {
 
     /// Carries unit noise to samples.
     pub fn sample(&self, model: &dyn Denoiser, noise: &Tensor, observer: &mut Observer<'_>) -> Result<Outcome> {
-        sample(model, &self.plan(), noise, observer)
+        sample_observed(model, &self.plan(), noise, observer)
     }
 
     /// Intervals of the grid.

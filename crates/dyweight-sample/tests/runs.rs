@@ -10,7 +10,6 @@ use dyweight_sample::learned::named_preset;
 use dyweight_sample::{Drawing, Inputs, Learned, Noise, OnModel, SampleSpec, Sampler, Show, Who, misfits};
 use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::{Budget, ScheduleSpec, SolverSpec};
-use std::ops::ControlFlow;
 use std::sync::Mutex;
 
 fn file() -> SolverFile {
@@ -74,7 +73,7 @@ fn a_sample_is_the_same_in_any_batch_and_with_given_noise() {
         let (mut found, seen) = (Vec::new(), Mutex::new(0));
         let watch = |indices: &[usize], _: &dyweight_core::sample::State<'_>| {
             *seen.lock().unwrap() += indices.len();
-            ControlFlow::Continue(())
+            Ok(())
         };
         drawing
             .draw(wanted, true, &watch, &mut |indices, states| {

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p dyweight-solvers --example span_cost` (the development profile is optimised)
 
-use dyweight_core::denoiser::{Denoiser, Levels, Prediction};
+use dyweight_core::denoiser::{Denoiser, Info, Levels, Prediction};
 use dyweight_core::noise::Rng;
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::schedule::Schedule;
@@ -10,7 +10,6 @@ use dyweight_core::solver::{DyWeight, Initial};
 use dyweight_core::{Result, Tensor};
 use dyweight_solvers::Weights;
 use dyweight_solvers::span::{Bands, Operator, Span, StateWeights};
-use std::ops::ControlFlow;
 use std::time::Instant;
 
 /// Those of `fashion`, EDM's CIFAR-10 and EDM's FFHQ.
@@ -26,12 +25,8 @@ impl Denoiser for Free {
         Ok(x.map(|v| 0.5 * v))
     }
 
-    fn prediction(&self) -> Prediction {
-        Prediction::Denoised
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        (0.002, 80.0)
+    fn info(&self) -> Info {
+        Prediction::Denoised.into()
     }
 }
 
@@ -69,7 +64,7 @@ fn measure(shape: [usize; 3]) -> Result<()> {
     for _ in 0..TIMES {
         for (solver, least) in solvers.iter().zip(&mut least) {
             let begun = Instant::now();
-            sample(&Free, &Plan::new(solver, &grid).afs(true), &noise, &mut |_| ControlFlow::Continue(()))?;
+            sample(&Free, &Plan::new(solver, &grid).afs(true), &noise)?;
             *least = least.min(1e3 * begun.elapsed().as_secs_f64() / STEPS as f64);
         }
     }

@@ -21,8 +21,7 @@ use crate::predictor::Predictor;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::solver::Evaluated;
-use dyweight_core::solver::{Carried, DpmPp, Form, Run, Solver, adams_bashforth, check_order};
+use dyweight_core::solver::{Carried, DpmPp, Evaluated, Form, Run, Solver, Times, adams_bashforth, check_order};
 use dyweight_core::tape::{Query, Tape, Var};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -156,7 +155,7 @@ struct Predicted {
 
 struct PredictedRun<'s> {
     solver: &'s Predicted,
-    times: &'s [Coeff],
+    times: Times<'s>,
     /// Slopes, newest first.
     slopes: Vec<Var>,
     /// Evaluations of DPM-Solver++, newest first.
@@ -174,11 +173,11 @@ impl Solver for Predicted {
         }
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], prediction: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, prediction: Prediction) -> Result<Box<dyn Run + 's>> {
         self.resume(times, prediction, Carried::default())
     }
 
-    fn resume<'s>(&'s self, times: &'s [Coeff], p: Prediction, carried: Carried) -> Result<Box<dyn Run + 's>> {
+    fn resume<'s>(&'s self, times: Times<'s>, p: Prediction, carried: Carried) -> Result<Box<dyn Run + 's>> {
         let (slopes, history) = match &self.around {
             Around::DpmPp(_) => (Vec::new(), Evaluated::from_carried(carried, p)),
             _ => (carried.samples, Vec::new()),
@@ -198,12 +197,17 @@ struct Said {
 }
 
 impl PredictedRun<'_> {
-    fn ask(&self, tape: &mut Tape<'_>, i: usize) -> Result<Said> {
+    /// The query at the start of step i.
+    fn query(&self, i: usize) -> Query {
+        self.times.query(i).with_feature(self.solver.predictor.features())
+    }
+
+    fn ask(&self, prediction: Prediction, feature: &[Vec<f64>], i: usize) -> Result<Said> {
         let (a, b) = (&self.times[i], &self.times[i + 1]);
         let Predicted { predictor, params, .. } = self.solver;
-        let [r, direction, scale] = predictor.predict(params, &tape.take_feature()?, (a.value(), b.value()))?;
-        let middle = between(tape.prediction(), a, b, &r);
-        let query = Query { time: middle.clone(), level: scale * &middle, guard: 0.0 };
+        let [r, direction, scale] = predictor.predict(params, feature, (a.value(), b.value()))?;
+        let middle = between(prediction, a, b, &r);
+        let query = Query::told(&middle, scale * &middle);
         Ok(Said { r, direction, middle, query })
     }
 
@@ -217,8 +221,9 @@ impl PredictedRun<'_> {
 
     fn ipndm(&mut self, tape: &mut Tape<'_>, i: usize, x: &Var, order: usize) -> Result<Var> {
         let (a, b) = (self.times[i].clone(), self.times[i + 1].clone());
-        self.push(tape.slope(x, &Query::at(&a))?, order);
-        let said = self.ask(tape, i)?;
+        let slope = tape.slope(x, &self.query(i))?;
+        let said = self.ask(tape.prediction(), slope.feature()?, i)?;
+        self.push(slope, order);
         let inner = self.adams(tape, x, &said.middle - &a)?;
         self.push(tape.slope(&inner, &said.query)?, order);
         let next = self.adams(tape, &inner, (b - &said.middle) * &said.direction)?;
@@ -232,13 +237,15 @@ impl PredictedRun<'_> {
     }
 
     fn dpmpp(&mut self, tape: &mut Tape<'_>, i: usize, x: &Var, dpmpp: &DpmPp) -> Result<Var> {
-        let (a, b) = (&self.times[i], &self.times[i + 1]);
+        let times = self.times;
+        let (a, b) = (&times[i], &times[i + 1]);
         let (form, evaluations) = (dpmpp.form(), 2 * (self.times.len() - 1));
-        self.remember(form.evaluate(tape, x, a)?);
-        let said = self.ask(tape, i)?;
+        let newest = form.evaluate(tape, x, a, &self.query(i))?;
+        let said = self.ask(tape.prediction(), newest.feature()?, i)?;
+        self.remember(newest);
         let order = dpmpp.order_at(2 * i, evaluations);
         let inner = dpmpp.advance(tape, x, &self.history, (&said.middle, order), None)?;
-        self.remember(form.evaluate_at(tape, &inner, &said.query)?);
+        self.remember(form.evaluate(tape, &inner, &said.middle, &said.query)?);
         let order = dpmpp.order_at(2 * i + 1, evaluations);
         dpmpp.advance(tape, &inner, &self.history, (b, order), Some(&said.direction))
     }
@@ -251,7 +258,6 @@ impl PredictedRun<'_> {
 
 impl Run for PredictedRun<'_> {
     fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
-        tape.want_feature(self.solver.predictor.features());
         let solver = self.solver;
         match &solver.around {
             Around::Ipndm(order) => return self.ipndm(tape, i, &x, *order),
@@ -259,8 +265,8 @@ impl Run for PredictedRun<'_> {
             _ => {}
         }
         let (a, b) = (&self.times[i], &self.times[i + 1]);
-        let slope = tape.slope(&x, &Query::at(a))?;
-        let said = self.ask(tape, i)?;
+        let slope = tape.slope(&x, &self.query(i))?;
+        let said = self.ask(tape.prediction(), slope.feature()?, i)?;
         let inner = tape.combine(&[(1.0.into(), &x), (&said.middle - a, &slope)])?;
         let inner_slope = tape.slope(&inner, &said.query)?;
         let length = (b - a) * &said.direction;

@@ -18,7 +18,7 @@ use crate::small_net::{self, HEAD, Layer, Layers};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
-use dyweight_core::solver::{Run, Solver, adams_bashforth};
+use dyweight_core::solver::{Run, Solver, Times, adams_bashforth};
 use dyweight_core::tape::{Query, Tape, Var};
 use serde::{Deserialize, Serialize};
 
@@ -99,7 +99,7 @@ struct Designed {
 struct DesignedRun<'s> {
     solver: &'s Designed,
     /// The nominal grid.
-    times: &'s [Coeff],
+    times: Times<'s>,
     /// Where each sample is.
     time: Coeff,
     /// Of the level at the next evaluation.
@@ -113,7 +113,7 @@ impl Solver for Designed {
         "dlms".into()
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, _: Prediction) -> Result<Box<dyn Run + 's>> {
         let (time, scale) = (times[0].clone(), Coeff::from(1.0));
         Ok(Box::new(DesignedRun { solver: self, times, time, scale, known: Vec::new() }))
     }
@@ -121,10 +121,10 @@ impl Solver for Designed {
 
 impl DesignedRun<'_> {
     /// What the designer says of step i, from the feature of its evaluation.
-    fn ask(&self, tape: &mut Tape<'_>, i: usize) -> Result<Vec<Coeff>> {
+    fn ask(&self, feature: &[Vec<f64>], i: usize) -> Vec<Coeff> {
         let Designed { sizes, params, .. } = self.solver;
         let between = (self.times[i].value(), self.times[i + 1].value());
-        Ok(small_net::ask(params, sizes, &tape.take_feature()?, between))
+        small_net::ask(params, sizes, feature, between)
     }
 
     /// The next time, and where the nominal grid has it.
@@ -145,11 +145,11 @@ impl DesignedRun<'_> {
 
 impl Run for DesignedRun<'_> {
     fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
-        tape.want_feature(self.solver.features);
-        let query = Query { time: self.time.clone(), level: &self.scale * &self.time, guard: 0.0 };
-        self.known.insert(0, tape.denoised(&x, &query)?);
+        let query = Query::told(&self.time, &self.scale * &self.time).with_feature(self.solver.features);
+        let data = tape.denoised(&x, &query)?;
+        let said = self.ask(data.feature()?, i);
+        self.known.insert(0, data);
         self.known.truncate(ORDER);
-        let said = self.ask(tape, i)?;
         let tail = &adams_bashforth(self.known.len())[1..];
         let others: Vec<Coeff> = tail.iter().zip(&said).map(|(w, head)| head + *w).collect();
         let next = self.next(i, tape.prediction(), &said[ORDER - 1]);

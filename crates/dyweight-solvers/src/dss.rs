@@ -15,8 +15,8 @@ use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::solver::StepTable;
 use dyweight_core::solver::{Run, Solver};
+use dyweight_core::solver::{StepTable, Times};
 use serde::{Deserialize, Serialize};
 
 /// What the raw deltas are.
@@ -146,7 +146,7 @@ impl Solver for Mixed {
         "dss".into()
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, _: Prediction) -> Result<Box<dyn Run + 's>> {
         require_len("rows: one for each step of the grid", times.len() - 1, self.rows.len())?;
         let row = |i: usize| {
             let length = &times[i + 1] - &times[i];

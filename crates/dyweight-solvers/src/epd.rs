@@ -17,7 +17,7 @@ use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::solver::{Carried, Run, Solver, adams_bashforth, check_order};
+use dyweight_core::solver::{Carried, Run, Solver, Times, adams_bashforth, check_order};
 use dyweight_core::tape::{Query, Tape, Var};
 use serde::{Deserialize, Serialize};
 
@@ -212,7 +212,7 @@ struct Parallel {
 
 struct ParallelRun<'s> {
     solver: &'s Parallel,
-    times: &'s [Coeff],
+    times: Times<'s>,
     /// Newest first.
     slopes: Vec<Var>,
 }
@@ -226,11 +226,11 @@ impl Solver for Parallel {
         }
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], prediction: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, prediction: Prediction) -> Result<Box<dyn Run + 's>> {
         self.resume(times, prediction, Carried::default())
     }
 
-    fn resume<'s>(&'s self, times: &'s [Coeff], _: Prediction, carried: Carried) -> Result<Box<dyn Run + 's>> {
+    fn resume<'s>(&'s self, times: Times<'s>, _: Prediction, carried: Carried) -> Result<Box<dyn Run + 's>> {
         require_len("rows: one for each step of the grid", times.len() - 1, self.rows.len())?;
         Ok(Box::new(ParallelRun { solver: self, times, slopes: carried.samples }))
     }
@@ -239,7 +239,7 @@ impl Solver for Parallel {
 impl Run for ParallelRun<'_> {
     fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
         let (a, b) = (&self.times[i], &self.times[i + 1]);
-        self.slopes.insert(0, tape.slope(&x, &Query::at(a))?);
+        self.slopes.insert(0, tape.slope(&x, &self.times.query(i))?);
         let order = self.solver.order.unwrap_or(1);
         self.slopes.truncate(order);
         let weights = adams_bashforth(self.slopes.len());
@@ -251,10 +251,7 @@ impl Run for ParallelRun<'_> {
             let mut terms = vec![(Coeff::from(1.0), &x)];
             terms.extend(weights.iter().map(|w| &reach * *w).zip(&self.slopes));
             let inner = tape.combine(&terms)?;
-            if k > 0 {
-                tape.beside();
-            }
-            let query = Query { level: &point.time * &middle, time: middle, guard: 0.0 };
+            let query = Query::told(&middle, &point.time * &middle).in_parallel(k > 0);
             ends.push((&length * &point.weight * &point.direction, tape.slope(&inner, &query)?));
         }
         // What the next step needs of the past is one slope less than its order.

@@ -18,8 +18,8 @@ use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::solver::{Run, Solver};
-use dyweight_core::tape::{Query, Tape, Var};
+use dyweight_core::solver::{Run, Solver, Times};
+use dyweight_core::tape::{Tape, Var};
 use serde::{Deserialize, Serialize};
 
 /// In which variable the grid is learned.
@@ -190,7 +190,7 @@ struct Retimed {
 
 struct RetimedRun<'s> {
     solver: &'s Retimed,
-    times: &'s [Coeff],
+    times: Times<'s>,
     base: Box<dyn Run + 's>,
     made_before: usize,
 }
@@ -200,8 +200,13 @@ impl Solver for Retimed {
         format!("ld3[{}]", self.base.label())
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], prediction: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn times<'s>(&'s self, times: &'s [Coeff]) -> Times<'s> {
+        Times::from(times).told(&self.told)
+    }
+
+    fn begin<'s>(&'s self, times: Times<'s>, prediction: Prediction) -> Result<Box<dyn Run + 's>> {
         require_len("times told to the network", times.len(), self.told.len())?;
+        let times = times.told(&self.told);
         let base = self.base.begin(times, prediction)?;
         Ok(Box::new(RetimedRun { solver: self, times, base, made_before: 0 }))
     }
@@ -212,12 +217,11 @@ impl Run for RetimedRun<'_> {
         let Retimed { told, closing_call, .. } = self.solver;
         if i == 0 {
             self.made_before = tape.evaluations();
-            tape.tell(self.times, told);
         }
         let x = self.base.step(tape, i, x)?;
         // The released code of the exponential integrators always ends with an evaluation.
         if *closing_call && i + 1 == told.len() - 1 && tape.evaluations() - self.made_before < told.len() {
-            tape.denoised(&x, &Query::at(&self.times[i + 1]))?;
+            tape.denoised(&x, &self.times.query(i + 1))?;
         }
         Ok(x)
     }

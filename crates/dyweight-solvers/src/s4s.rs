@@ -19,7 +19,7 @@ use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::solver::{DpmPp, Form, Predict, Rows, Run, Solver, adams_bashforth};
+use dyweight_core::solver::{DpmPp, Form, Predict, Rows, Run, Solver, Times, adams_bashforth};
 use dyweight_core::tape::{Query, Tape, Var};
 use serde::{Deserialize, Serialize};
 
@@ -173,7 +173,7 @@ struct FreeMultistep {
 
 struct FreeRun<'s> {
     solver: &'s FreeMultistep,
-    times: &'s [Coeff],
+    times: Times<'s>,
     /// Newest last.
     known: Vec<Var>,
     longest: usize,
@@ -184,7 +184,7 @@ impl Solver for FreeMultistep {
         format!("s4s({})", self.rows.iter().map(Vec::len).max().unwrap_or(0))
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, _: Prediction) -> Result<Box<dyn Run + 's>> {
         require_len("rows: one for each step of the grid", times.len() - 1, self.rows.len())?;
         let longest = self.rows.iter().map(Vec::len).max().unwrap_or(1);
         Ok(Box::new(FreeRun { solver: self, times, known: Vec::new(), longest }))
@@ -199,7 +199,7 @@ impl Run for FreeRun<'_> {
             // At its start ξ = 0 says what the time says, also on the bound.
             Prediction::Velocity => (a + xi).clamp(-1e-12, 1.0 + 1e-12),
         };
-        let query = Query { time: a.clone(), level, guard: 0.0 };
+        let query = Query::told(a, level);
         let row = &self.solver.rows[i];
         let (keep, outer) = match self.solver.predict {
             Predict::Data => {

@@ -10,7 +10,6 @@ use dyweight_solvers::learned::{Frame, LearnedSolver};
 use dyweight_solvers::solver_file::{Asked, MethodParams, SolverFile};
 use dyweight_solvers::spec::Budget;
 use dyweight_solvers::{AnyBudget, BudgetMember};
-use std::ops::ControlFlow;
 
 fn frame(steps: usize, calls: usize) -> Frame {
     let (schedule, range) = (Schedule::Karras { rho: 7.0 }, (0.002, 80.0));
@@ -41,7 +40,7 @@ fn file(calls: usize) -> SolverFile {
 fn ends(plan: &Plan<'_>) -> Vec<f64> {
     let noise = Tensor::new([3, 2, 1, 1], Stream::new(3).normals(6)).unwrap();
     let model = Mixture::spiral();
-    sample(&model, plan, &noise, &mut |_| ControlFlow::Continue(())).unwrap().samples.data().to_vec()
+    sample(&model, plan, &noise).unwrap().samples.data().to_vec()
 }
 
 #[test]

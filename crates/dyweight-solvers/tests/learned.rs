@@ -1,7 +1,7 @@
 //! Every learned solver: gradients against finite differences, and what it is at the ends of its parameters.
 
 use dyweight_core::coeff::Coeff;
-use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback};
+use dyweight_core::denoiser::{Denoiser, Differentiable, Info, Levels, Prediction, Pullback};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Stream;
 use dyweight_core::sample::{Plan, integrate, probe};
@@ -17,7 +17,6 @@ use dyweight_solvers::{
     Amed, AmedPlugin, AnyBudget, BudgetMember, Deltas, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, Predictor, S4s, TimeMode,
 };
 use dyweight_solvers::{Base, Weights};
-use std::ops::ControlFlow;
 
 const STEPS: usize = 4;
 const FEATURES: usize = 6;
@@ -35,12 +34,8 @@ impl Denoiser for Fixed {
         Ok((self.predict(x, levels)?, (0..x.samples()).map(feature).collect()))
     }
 
-    fn prediction(&self) -> Prediction {
-        Denoiser::prediction(&self.0)
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        Denoiser::sigma_range(&self.0)
+    fn info(&self) -> Info {
+        self.0.info()
     }
 }
 
@@ -76,7 +71,7 @@ fn run(model: &Fixed, built: &Built, afs: bool) -> Tensor {
     let plan = Plan { solver: &*built.solver, times: built.times.clone(), afs, denoise_to_zero: false };
     let mut tape = Tape::sampling(model).analytic_first(afs);
     let start = tape.start(noise());
-    integrate(&mut tape, &plan, &start, &mut |_| ControlFlow::Continue(())).unwrap().tensor().clone()
+    integrate(&mut tape, &plan, &start, &mut |_| Ok(())).unwrap().tensor().clone()
 }
 
 /// The derivatives of a weighted sum of the result in up to fifty of the parameters, by the sweep and by differences.
@@ -92,7 +87,7 @@ fn check(name: &str, body: &dyn LearnedSolver, at: &[f64], flow: bool, afs: bool
     let plan = Plan { solver: &*built.solver, times: built.times.clone(), afs, denoise_to_zero: false };
     let mut tape = Tape::recording(&model, Memory::Keep).analytic_first(afs);
     let start = tape.start(noise());
-    let sample = integrate(&mut tape, &plan, &start, &mut |_| ControlFlow::Continue(())).unwrap();
+    let sample = integrate(&mut tape, &plan, &start, &mut |_| Ok(())).unwrap();
     let seed = || vec![Cotangent { sample: sample.clone(), cotangent: cotangent.clone() }];
     let kept = tape.gradients_so_far(seed(), at.len()).unwrap().parameters;
     let gradient: Vec<f64> =

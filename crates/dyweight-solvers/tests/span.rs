@@ -1,7 +1,7 @@
 //! A wider span: gradients of every number, DyWeight's bits at the start, and what is refused.
 
 use dyweight_core::coeff::Coeff;
-use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback, no_embedding};
+use dyweight_core::denoiser::{Denoiser, Differentiable, Embedding, Info, Levels, Prediction, Pullback};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Stream;
 use dyweight_core::sample::{Plan, integrate};
@@ -13,7 +13,6 @@ use dyweight_core::{Error, Result, Tensor};
 use dyweight_solvers::Weights;
 use dyweight_solvers::learned::{Built, Frame, LearnedSolver};
 use dyweight_solvers::span::{Bands, EmbeddingShift, Operator, Span, StateWeights};
-use std::ops::ControlFlow;
 
 const STEPS: usize = 4;
 /// Two channels of pictures of 3 × 4.
@@ -47,16 +46,8 @@ impl Denoiser for Embedded {
         self.0.predict(&Self::moved(x, levels), levels.parts().0)
     }
 
-    fn require_embedding(&self, len: usize) -> Result<()> {
-        if len == NUMBERS { Ok(()) } else { Err(no_embedding(len, Some(NUMBERS))) }
-    }
-
-    fn prediction(&self) -> Prediction {
-        Denoiser::prediction(&self.0)
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        Denoiser::sigma_range(&self.0)
+    fn info(&self) -> Info {
+        Info { embedding: Embedding::Of(NUMBERS), ..self.0.info() }
     }
 }
 
@@ -112,7 +103,7 @@ fn weights(span: impl Fn(&[usize]) -> Span, afs: bool) -> Weights {
 fn run(tape: &mut Tape<'_>, built: &Built, afs: bool) -> Result<Tensor> {
     let plan = Plan { solver: &*built.solver, times: built.times.clone(), afs, denoise_to_zero: false };
     let start = tape.start(batch(5));
-    integrate(tape, &plan, &start, &mut |_| ControlFlow::Continue(())).map(|x| x.tensor().clone())
+    integrate(tape, &plan, &start, &mut |_| Ok(())).map(|x| x.tensor().clone())
 }
 
 fn sampled(weights: &Weights, flow: bool, afs: bool) -> Result<Tensor> {
@@ -173,7 +164,7 @@ fn every_number_has_its_derivative() {
             let plan = Plan { solver: &*built.solver, times: built.times.clone(), afs, denoise_to_zero: false };
             let mut tape = Tape::recording(&model, Memory::Keep).analytic_first(afs);
             let start = tape.start(batch(5));
-            let sample = integrate(&mut tape, &plan, &start, &mut |_| ControlFlow::Continue(())).unwrap();
+            let sample = integrate(&mut tape, &plan, &start, &mut |_| Ok(())).unwrap();
             let seeds = vec![Cotangent { sample, cotangent: cotangent.clone() }];
             let found = tape.gradients(seeds, at.len()).unwrap().parameters;
             let gradient: Vec<f64> = found.iter().map(|g| g.iter().sum()).collect();
@@ -207,7 +198,7 @@ fn a_constant_picture_lies_in_the_lowest_band() {
         let plan = Plan { solver: &*built.solver, times: built.times.clone(), afs: true, denoise_to_zero: false };
         let mut tape = Tape::sampling(&model).analytic_first(true);
         let start = tape.start(flat(0.7));
-        integrate(&mut tape, &plan, &start, &mut |_| ControlFlow::Continue(())).unwrap().tensor().clone()
+        integrate(&mut tape, &plan, &start, &mut |_| Ok(())).unwrap().tensor().clone()
     };
     let mut banded = weights(|widths| Span { bands: Some(Bands::zero(&[0.5, 3.0], widths)), ..Span::default() }, true);
     banded.time_shift = false;

@@ -1,7 +1,6 @@
 //! The numerical study with its default grid: `cargo run --release --example numeric_study -p dyweight-study -- OUTDIR [quick]`.
 
 use dyweight_study::numeric::{NumericOptions, run};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 fn main() -> dyweight_core::Result<()> {
@@ -12,7 +11,7 @@ fn main() -> dyweight_core::Result<()> {
     let summary = run(&options, &outdir, &mut |progress| {
         let cell = progress.latest.cell;
         eprintln!("{}/{} K={} S={} order={}", progress.done, progress.total, cell.degree, cell.steps, cell.order);
-        ControlFlow::Continue(())
+        Ok(())
     })?;
     eprintln!(
         "{} cells ({} resumed) in {:.1} s",

@@ -156,9 +156,13 @@ pub fn page(view: &View<'_>, repeat: Repeat) -> Result<Page> {
         .lead("Solvers on the same noise at the same numbers of network calls, each with its error bar.");
     view.before_after(&mut page, &style);
     view.tables(&mut page, &style)?;
-    let section = page.section("Who is best");
-    for measure in view.all_measures() {
-        section.text(format!("By {}: {}.", measure.name(), winners(view, measure)));
+    // The headline has said it of the distance.
+    let unsaid: Vec<Measure> = view.all_measures().into_iter().filter(|m| *m != Measure::Rmse).collect();
+    if !unsaid.is_empty() {
+        let section = page.section("Who is best by other measures");
+        for measure in unsaid {
+            section.text(format!("By {}: {}.", measure.name(), winners(view, measure)));
+        }
     }
     view.samples(&mut page);
     for row in rows.into_iter().filter(learned) {

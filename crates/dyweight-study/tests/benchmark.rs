@@ -1,6 +1,6 @@
 //! Contests: what is recorded does not depend on how the work was cut, and records of other settings are refused by name.
 
-use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Levels, Model, Prediction, Pullback};
+use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Info, Levels, Model, Prediction, Pullback};
 use dyweight_core::features::{FeatureMap, FeaturePullback};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Rng;
@@ -12,7 +12,6 @@ use dyweight_models::{LoadedModel, ModelSpec};
 use dyweight_sample::comm::{Comm, Solo};
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_study::benchmark::{Candidate, Entry, Experiment, Judging, Piece, Results, Subject, Watch, run};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
@@ -37,12 +36,8 @@ impl Denoiser for Odd {
         Ok(out)
     }
 
-    fn prediction(&self) -> Prediction {
-        Prediction::Denoised
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        (0.002, 80.0)
+    fn info(&self) -> Info {
+        self.inner.info()
     }
 }
 
@@ -156,8 +151,8 @@ struct Blind;
 impl Watch for Blind {
     fn begin(&mut self, _: &Piece<'_>) {}
 
-    fn advance(&mut self, _: usize) -> ControlFlow<dyweight_core::Error> {
-        ControlFlow::Continue(())
+    fn advance(&mut self, _: usize) -> Result<(), dyweight_core::Error> {
+        Ok(())
     }
 }
 

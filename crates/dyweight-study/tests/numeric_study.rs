@@ -1,7 +1,6 @@
 //! The numerical study as a whole: resuming, threads, sub-grids, and agreement with independent numbers.
 
 use dyweight_study::numeric::{Coupling, EndLoss, NumericOptions, Record, Settings, Startup, Stat, run};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// An empty directory, removed at the end.
@@ -31,7 +30,7 @@ fn small() -> NumericOptions {
 }
 
 fn run_all(options: &NumericOptions, folder: &Path) -> dyweight_study::numeric::Summary {
-    run(options, folder, &mut |_| ControlFlow::Continue(())).unwrap()
+    run(options, folder, &mut |_| Ok(())).unwrap()
 }
 
 #[test]
@@ -60,7 +59,7 @@ fn an_interrupted_run_ends_like_an_uninterrupted_one() {
         let mut seen = 0;
         let stopped = run(&small(), &cut.0, &mut |_| {
             seen += 1;
-            if seen == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if seen == stop { Err(dyweight_core::Error::Cancelled) } else { Ok(()) }
         });
         assert!(matches!(stopped, Err(dyweight_core::Error::Cancelled)));
         // As if killed while writing the next line.
@@ -96,7 +95,7 @@ fn a_cell_does_not_depend_on_the_grid_around_it() {
     // A directory can be extended by more cells, but not by other settings.
     assert_eq!(run_all(&small(), &alone.0).resumed, 1);
     let other = NumericOptions { settings: Settings { seed: 1, ..small().settings }, ..small() };
-    assert!(run(&other, &alone.0, &mut |_| ControlFlow::Continue(())).is_err());
+    assert!(run(&other, &alone.0, &mut |_| Ok(())).is_err());
 }
 
 /// One row of independent numbers: K, S, reading, then standard → optimised for each order; means over 10 problems

@@ -7,7 +7,7 @@ use dyweight_core::error::Result;
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::tensor::squared_distance;
 use dyweight_sample::{in_parts, unit};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 impl Trainer {
     /// Root mean squared difference between the ends of a plan and of the teacher, over all validation pairs. Every process must call it.
@@ -22,7 +22,7 @@ impl Trainer {
         let part = |range: Range<usize>| {
             let noise = targets.pairs().latents(range.clone())?;
             let denoiser = targets.denoiser(model, range.clone())?;
-            let outcome = sample(&denoiser, plan, &noise, &mut |_| ControlFlow::Continue(()))?;
+            let outcome = sample(&denoiser, plan, &noise)?;
             let states = targets.of(range)?;
             let (made, wanted) = (&outcome.samples, &states[states.len() - 1]);
             let error = |i: usize| squared_distance(made.sample(i), 1.0, wanted.sample(i)) / made.sample_len() as f64;

@@ -66,7 +66,7 @@ impl Trainer {
     fn handcrafted(&self, nfe: usize) -> Result<Vec<Trial>> {
         let config = self.config();
         let (model, identity) = (&*config.model, config.identity.clone());
-        let on = OnModel { model, identity, calls: self.plan.taught_on.calls };
+        let on = OnModel { model, identity, calls: self.plan.calls() };
         let trial = |setting: Handcrafted| {
             let (schedule, afs) = (setting.schedule.clone(), setting.afs);
             let spec = SampleSpec { budget: Some(Budget::Nfe(nfe)), schedule, afs, denoise_to_zero: false };

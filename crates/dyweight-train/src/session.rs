@@ -6,10 +6,9 @@
 use super::snapshot::Snapshot;
 use super::training::{Event, Iteration, Training};
 use dyweight_core::error::{Error, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Seek, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -45,13 +44,37 @@ pub fn beside(out: &Path, ending: &str) -> PathBuf {
     out.with_file_name(name)
 }
 
-/// Sees every iteration; `Break` stops the run, with the reason as its error.
-pub type Watcher<'w> = dyn FnMut(&Iteration, &Training) -> ControlFlow<Error> + 'w;
+/// Sees every iteration; an error stops the run, and is the run's.
+pub type Watcher<'w> = dyn FnMut(&Iteration, &Training) -> Result<()> + 'w;
 
-/// A run that is writing.
+/// The losses of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// Of each iteration; none where it was no number.
+    pub losses: Vec<Option<f64>>,
+    /// Of validations, each with the iteration after which it was, from 0.
+    pub validations: Vec<(usize, f64)>,
+}
+
+impl History {
+    fn add(&mut self, loss: Option<f64>, validation: Option<f64>) {
+        let index = self.losses.len();
+        self.losses.push(loss.filter(|loss| loss.is_finite()));
+        self.validations.extend(validation.filter(|loss| loss.is_finite()).map(|loss| (index, loss)));
+    }
+
+    /// What the log has of the iterations before this run.
+    fn add_line(&mut self, line: &[u8]) {
+        let facts: Value = serde_json::from_slice(line).unwrap_or_default();
+        self.add(facts["loss"].as_f64(), facts["validation"].as_f64());
+    }
+}
+
+/// A run under way, with its files where it has any.
 pub struct Session {
     run: Training,
-    files: Files,
+    history: History,
+    files: Option<Files>,
     identity: String,
     /// None but at rank 0.
     log: Option<File>,
@@ -60,27 +83,28 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens the files, restoring the state if `resume` and there is one. True if it was resumed.
-    pub fn open(mut run: Training, files: Files, identity: &str, resume: bool) -> Result<(Self, bool)> {
-        let comm = run.comm().clone();
-        let blocks = run.learnable().blocks();
-        let stored = comm.broadcast(|| match resume && files.state.exists() {
-            true => Snapshot::read(&files.state, identity, &blocks).map(Some),
-            false => Ok(None),
-        })?;
-        let resumed = stored.is_some();
-        stored.into_iter().for_each(|snapshot| snapshot.restore(&mut run));
-        let logged = if resumed { run.iteration } else { 0 };
-        let log = if comm.is_root() { Some(open_log(&files.log, logged)?) } else { None };
+    /// Opens the files, restoring the state if `resume` and there is one.
+    pub fn open(mut run: Training, files: Option<Files>, identity: &str, resume: bool) -> Result<Self> {
+        let (comm, blocks, mut history) = (run.comm().clone(), run.learnable().blocks(), History::default());
+        let mut log = None;
+        if let Some(files) = &files {
+            let stored = comm.broadcast(|| match resume && files.state.exists() {
+                true => Snapshot::read(&files.state, identity, &blocks).map(Some),
+                false => Ok(None),
+            })?;
+            let logged = stored.as_ref().map_or(0, |snapshot| snapshot.iteration);
+            stored.into_iter().for_each(|snapshot| snapshot.restore(&mut run));
+            log = if comm.is_root() { Some(open_log(&files.log, logged, &mut history)?) } else { None };
+        }
         let (identity, saved, between) = (identity.into(), Instant::now(), BETWEEN_SNAPSHOTS);
-        let session = Self { run, files, identity, log, saved, between };
+        let session = Self { run, history, files, identity, log, saved, between };
         session.save()?;
-        Ok((session, resumed))
+        Ok(session)
     }
 
-    /// Takes snapshots this far apart.
-    pub fn snapshots_every(mut self, between: Duration) -> Self {
-        self.between = between;
+    /// Takes snapshots this far apart, if that is said.
+    pub fn snapshots_every(mut self, between: Option<Duration>) -> Self {
+        self.between = between.unwrap_or(self.between);
         self
     }
 
@@ -89,9 +113,9 @@ impl Session {
         self.run.iteration
     }
 
-    /// Runs to the end, showing every iteration. `Break` in any process stops all at that iteration with the state saved, and is the
+    /// Runs to the end, showing every iteration. An error in any process stops all at that iteration with the state saved, and is the
     /// error where it was given.
-    pub fn run(mut self, show: &mut Watcher<'_>) -> Result<Training> {
+    pub fn run(mut self, show: &mut Watcher<'_>) -> Result<(Training, History)> {
         while !self.run.is_finished() {
             let made = self.run.iteration;
             let iteration = match self.run.advance() {
@@ -104,34 +128,41 @@ impl Session {
                     return Err(error);
                 }
             };
-            let failed = |e| Error::io("write", &self.files.log, e);
-            if let Some(log) = &mut self.log {
-                writeln!(log, "{}", line(&iteration, self.run.recipe().step_is())).map_err(failed)?;
-            }
-            if self.saved.elapsed() > self.between {
-                self.save()?;
-                self.saved = Instant::now();
-            }
-            let reason = show(&iteration, &self.run).break_value();
+            self.note(&iteration)?;
+            let reason = show(&iteration, &self.run).err();
             if self.run.comm().any(reason.is_some())? {
                 self.save()?;
                 return Err(reason.unwrap_or(Error::Cancelled));
             }
         }
         self.save()?;
-        Ok(self.run)
+        Ok((self.run, self.history))
+    }
+
+    /// Writes an iteration down, and now and then the state.
+    fn note(&mut self, iteration: &Iteration) -> Result<()> {
+        self.history.add(Some(iteration.loss), iteration.validation.map(|validation| validation.loss));
+        if let (Some(log), Some(files)) = (&mut self.log, &self.files) {
+            let line = line(iteration, self.run.recipe().step_is());
+            writeln!(log, "{line}").map_err(|e| Error::io("write", &files.log, e))?;
+        }
+        if self.saved.elapsed() > self.between {
+            self.save()?;
+            self.saved = Instant::now();
+        }
+        Ok(())
     }
 
     /// The log reaches the disk before the state that says it is there.
     fn save(&self) -> Result<()> {
-        let Some(log) = &self.log else { return Ok(()) };
-        log.sync_data().map_err(|e| Error::io("write", &self.files.log, e))?;
-        Snapshot::of(&self.run, &self.identity).write(&self.files.state)
+        let (Some(log), Some(files)) = (&self.log, &self.files) else { return Ok(()) };
+        log.sync_data().map_err(|e| Error::io("write", &files.log, e))?;
+        Snapshot::of(&self.run, &self.identity).write(&files.state)
     }
 }
 
-/// Opens the log cut back to the lines of the first `iterations` iterations.
-fn open_log(path: &Path, iterations: usize) -> Result<File> {
+/// Opens the log cut back to the lines of the first `iterations` iterations, which are added to the history.
+fn open_log(path: &Path, iterations: usize, history: &mut History) -> Result<File> {
     let failed = |e| Error::io("write", path, e);
     let mut log = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
     let mut keep = 0;
@@ -146,6 +177,7 @@ fn open_log(path: &Path, iterations: usize) -> Result<File> {
             ))));
         }
         keep += read as u64;
+        history.add_line(&text);
     }
     log.set_len(keep).map_err(failed)?;
     log.seek(std::io::SeekFrom::End(0)).map_err(failed)?;

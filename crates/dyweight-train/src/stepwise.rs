@@ -15,7 +15,8 @@ use crate::methods::points::Updates;
 use crate::objective::Loss;
 use crate::student::{Gradient, Student};
 use dyweight_core::denoiser::Differentiable;
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::Result;
+use dyweight_core::sample::{self, Plan};
 use dyweight_core::solver::Carried;
 use dyweight_core::tape::{Cotangent, Memory, Tape, Var};
 use dyweight_core::tensor::Tensor;
@@ -71,30 +72,18 @@ impl<'m> Walk<'m> {
     pub fn step(&mut self, stride: &Stride<'_>) -> Result<Gradient> {
         let Stride { student, learnable, params, stepwise, step } = stride;
         let built = learnable.build(&coeffs(params, true), &student.frame)?;
-        let diverged = |value: f64, sample: usize, tensor: &'static str| Error::Diverged {
-            solver: built.solver.label(),
-            step: *step,
-            sigma: built.times[*step].value(),
-            tensor,
-            sample,
-            value,
-        };
+        let afs = student.frame.afs;
+        let plan = Plan { solver: &*built.solver, times: built.times, afs, denoise_to_zero: false };
         let x = match self.x.take() {
             Some(x) => x,
             None => {
                 let noise = self.tape.start(self.noise.clone());
-                self.tape.combine(&[(built.times[0].clone(), &noise)])?
+                sample::start(&mut self.tape, &plan, &noise)?
             }
         };
-        let carried = std::mem::take(&mut self.carried);
-        let mut run = built.solver.resume(&built.times, student.frame.prediction, carried)?;
-        let next = run.step(&mut self.tape, *step, x).map_err(|error| match self.tape.fault() {
-            Some(fault) => diverged(fault.value, fault.sample, "the network's output"),
-            None => error,
-        })?;
-        if let Some((at, value)) = next.tensor().first_not_finite() {
-            return Err(diverged(value, at / next.tensor().sample_len().max(1), "the state"));
-        }
+        let (times, carried) = (plan.solver.times(&plan.times), std::mem::take(&mut self.carried));
+        let mut run = plan.solver.resume(times, student.frame.prediction, carried)?;
+        let next = sample::step(&mut self.tape, &plan, *step, |tape| run.step(tape, *step, x))?;
         self.carried = run.carried().detached();
         let is_last = *step + 1 == self.targets.len();
         let target = &self.targets[*step];

@@ -11,7 +11,6 @@ use dyweight_core::tape::{Cotangent, Memory, Tape, Var};
 use dyweight_core::tensor::Tensor;
 use dyweight_sample::comm::{Reader, Wire};
 use dyweight_solvers::learned::Frame;
-use std::ops::ControlFlow;
 
 /// Everything about the student but its parameters.
 #[derive(Clone)]
@@ -200,7 +199,7 @@ impl Student {
         let mut states = Vec::new();
         integrate(tape, &plan, noise, &mut |state| {
             states.push(state.x.clone());
-            ControlFlow::Continue(())
+            Ok(())
         })?;
         Ok(states)
     }

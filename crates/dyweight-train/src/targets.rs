@@ -4,14 +4,14 @@
 //! and runs. Pairs are computed in chunks; a chunk is one file, written all or nothing, under a directory named after the
 //! hash of everything the targets depend on. Of several processes each computes a share, and rank 0 alone writes.
 
-use dyweight_core::denoiser::Model;
+use dyweight_core::denoiser::{Differentiable, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
 use dyweight_files::{Fingerprint, SharedBytes, StoredTensor, TensorFile, read_file};
 use dyweight_sample::comm::{Comm, Solo};
-use dyweight_sample::{Inputs, Interruptible, Noise, Sampler, Stop, in_parts, stacked, unit};
+use dyweight_sample::{Inputs, Noise, Sampler, Stop, in_parts, interruptible, stacked, unit};
 use std::collections::BTreeMap;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -58,7 +58,7 @@ pub struct Teacher {
 pub struct Targets {
     model: Arc<dyn Model>,
     pairs: Inputs,
-    teacher: Teacher,
+    teacher: Arc<Teacher>,
     supervision: Supervision,
     /// Samples per network call.
     batch: usize,
@@ -70,8 +70,14 @@ pub struct Targets {
 
 impl Targets {
     /// Targets of `pairs` by `teacher`, computed `batch` at a time.
-    pub fn new(model: Arc<dyn Model>, pairs: Inputs, teacher: Teacher, supervision: Supervision, batch: usize) -> Self {
-        let comm = Arc::new(Solo);
+    pub fn new(
+        model: Arc<dyn Model>,
+        pairs: Inputs,
+        teacher: impl Into<Arc<Teacher>>,
+        supervision: Supervision,
+        batch: usize,
+    ) -> Self {
+        let (teacher, comm) = (teacher.into(), Arc::new(Solo));
         Self { model, pairs, teacher, supervision, batch, directory: None, comm, stop: None, memory: Mutex::default() }
     }
 
@@ -88,10 +94,14 @@ impl Targets {
     }
 
     /// A model asked for what some pairs are, which gives up between two calls once whoever waits has asked to stop.
-    pub(crate) fn denoiser<'m>(&'m self, model: &'m dyn Model, pairs: Range<usize>) -> Result<Interruptible<'m>> {
+    pub(crate) fn denoiser<'m>(
+        &'m self,
+        model: &'m dyn Model,
+        pairs: Range<usize>,
+    ) -> Result<impl Differentiable + 'm> {
         let (inner, stop) = (model.denoiser(&self.pairs.condition(pairs))?, self.stop.as_ref());
         // Of several processes none asks, because all must go on alike.
-        Ok(Interruptible::new(inner, stop.filter(|_| self.comm.size() == 1)))
+        Ok(interruptible(inner, stop.filter(|_| self.comm.size() == 1)))
     }
 
     /// The processes that share the work.
@@ -247,7 +257,7 @@ impl Targets {
             {
                 states.push(state.x.tensor().clone());
             }
-            ControlFlow::Continue(())
+            Ok(())
         })?;
         states.push(outcome.samples);
         Ok(states)

@@ -1,32 +1,29 @@
 //! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is put together.
 
 use crate::Loss;
+use crate::identity;
 use crate::methods::dyweight::STARTS;
 use crate::methods::gits::Ground;
 use crate::methods::learned_weights::{LearnedWeights, ScaleMode};
-use crate::session::{Files, Session, Watcher};
+use crate::session::{Files, History, Session, Watcher};
 use crate::snapshot::Snapshot;
-use crate::spec::{TrainPlan, TrainSpec};
-use crate::targets::{Supervision, Targets};
+use crate::spec::{TRAINING, TrainPlan, TrainSpec};
+use crate::targets::{Supervision, Targets, Teacher};
 use crate::training::{Training, TrainingParts};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::Variety;
 use dyweight_core::solver::Initial;
-use dyweight_files::Fingerprint;
+use dyweight_core::tensor::Tensor;
 use dyweight_sample::Stop;
 use dyweight_sample::comm::{Comm, Solo};
-use dyweight_sample::{Learned, Noise, misfits, require_prediction};
+use dyweight_sample::{Learned, Noise, Prompts, misfits, require_prediction};
 use dyweight_solvers::solver_file::{Asked, ModelIdentity, SolverFile};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use serde_json::{Value, json};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Options that change memory or speed but no bit of the result, or that stand for parameters which are compared themselves.
-const NO_MATTER: [&str; 4] = ["memory", "micro-batch", "init", "noise"];
 
 /// What is to be learned, for which model.
 #[derive(Clone)]
@@ -47,6 +44,8 @@ pub struct TrainConfig {
     pub loss: Loss,
     /// The processes that share the work.
     pub comm: Arc<dyn Comm>,
+    /// Prompts that are encoded already: the same texts are not encoded again.
+    pub prompts: Option<Arc<Prompts>>,
     /// Directory that keeps the teacher's results.
     pub cache: Option<PathBuf>,
     /// Where state and log go; nowhere if none.
@@ -64,6 +63,10 @@ pub struct Trainer {
     config: TrainConfig,
     /// What was decided.
     pub plan: TrainPlan,
+    /// The teacher.
+    pub teacher: Arc<Teacher>,
+    /// Noise of the training pairs, where it is given.
+    noise: Option<Tensor>,
     /// Names the run: two runs of the same text leave the same bits.
     identity: String,
     /// In what the run is not the one its start was learned for.
@@ -85,6 +88,8 @@ pub struct TrainOutcome {
     pub params: Vec<f64>,
     /// The run at its end.
     pub run: Training,
+    /// Its losses.
+    pub history: History,
     /// Validation loss of iPNDM with the same window on the same grid; none in a plain run.
     pub baseline: Option<f64>,
     /// What a second stage has done to variety.
@@ -102,7 +107,7 @@ pub fn train(model: Arc<dyn Model>, budget: Budget, spec: &TrainSpec) -> Result<
     let dataset = trainer.dataset()?;
     let settled = trainer.settled(&dataset, &mut |_| {})?;
     let trainer = settled.map_or(trainer, |(trainer, _)| trainer);
-    Ok(trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(()))?.file)
+    Ok(trainer.run(&dataset, &mut |_, _| Ok(()))?.file)
 }
 
 impl TrainConfig {
@@ -117,6 +122,7 @@ impl TrainConfig {
             budget,
             loss,
             comm: Arc::new(Solo),
+            prompts: None,
             cache: None,
             files: None,
             resume: false,
@@ -125,13 +131,21 @@ impl TrainConfig {
         }
     }
 
-    /// Decides everything; what cannot be is refused here, before any work.
-    pub fn prepare(self) -> Result<Trainer> {
-        let plan = self.spec.plan(&*self.model, &self.schedule, self.budget, self.loss.clone())?;
-        self.spec.teacher(&*self.model, &plan)?;
+    /// Decides everything, each thing once; what cannot be is refused here, before any work.
+    pub fn prepare(mut self) -> Result<Trainer> {
+        let inputs = self.spec.inputs(&*self.model, self.prompts.as_ref())?;
+        self.prompts = inputs.show.prompts().cloned();
+        let plan = self.spec.plan_with(&*self.model, inputs, &self.schedule, self.budget, self.loss.clone())?;
+        let teacher = Arc::new(self.spec.teacher(&*self.model, &plan)?);
+        // A method that is searched for reads given noise itself.
+        let by_gradients = crate::methods::find(self.spec.method_name()).is_ok_and(|m| m.learns_by_gradients());
+        let noise = match by_gradients {
+            true => self.spec.given_noise(self.model.shape(), &plan.recipe)?,
+            false => None,
+        };
         let warnings = self.misfits_of_the_start(&plan)?;
-        let identity = self.identity(&plan)?;
-        Ok(Trainer { config: self, plan, identity, warnings })
+        let identity = identity::of(&self, &plan, noise.as_ref())?;
+        Ok(Trainer { config: self, plan, teacher, noise, identity, warnings })
     }
 
     /// In what this run is not the one that `--init` was learned for; a start of another prediction is refused.
@@ -158,51 +172,6 @@ impl TrainConfig {
     pub(crate) fn can_resume(&self) -> bool {
         self.resume && self.identity.sha256.is_some()
     }
-
-    /// False for a method that is searched for, which reads given noise itself.
-    fn learns_by_gradients(&self) -> bool {
-        crate::methods::find(self.spec.method_name()).is_ok_and(|m| m.learns_by_gradients())
-    }
-
-    fn identity(&self, plan: &TrainPlan) -> Result<String> {
-        let mut facts = given(&plan.resolved)?;
-        facts.retain(|key, _| !NO_MATTER.contains(&key.as_str()));
-        facts.extend(given(&self.schedule)?);
-        let frame = &plan.student.frame;
-        let mut params = Fingerprint::default();
-        params.add_numbers(&plan.start);
-        if self.learns_by_gradients()
-            && let Some(noise) = self.spec.given_noise(self.model.shape(), &plan.recipe)?
-        {
-            params.add_numbers(noise.data());
-        }
-        let network = plan.student.loss.network().map(|(name, sha256)| [name, sha256]);
-        facts.extend([
-            ("model".to_string(), json!(self.identity.sha256)),
-            ("arithmetic".to_string(), json!(self.arithmetic)),
-            ("method".to_string(), json!(plan.learnable.method())),
-            ("grid".to_string(), json!(frame.grid.sigmas())),
-            ("start".to_string(), json!(params.text())),
-            ("features".to_string(), json!(network)),
-        ]);
-        if let Some(joint) = plan.student.loss.joint() {
-            facts.insert("reference".into(), json!(joint.identity()));
-        }
-        serde_json::to_string(&facts).map_err(|e| unwritable(&e))
-    }
-}
-
-/// The options that were given, as JSON. A path that is no text cannot be written down.
-fn given(options: &impl serde::Serialize) -> Result<serde_json::Map<String, Value>> {
-    match serde_json::to_value(options) {
-        Ok(Value::Object(map)) => Ok(map.into_iter().filter(|(_, v)| !v.is_null()).collect()),
-        Ok(_) => Ok(serde_json::Map::new()),
-        Err(e) => Err(unwritable(&e)),
-    }
-}
-
-fn unwritable(reason: &serde_json::Error) -> Error {
-    Error::BadValue { name: "train", value: "options".into(), expected: reason.to_string() }
 }
 
 impl Trainer {
@@ -215,6 +184,11 @@ impl Trainer {
     pub(crate) fn known_as(mut self, identity: &str) -> Self {
         self.identity = identity.into();
         self
+    }
+
+    /// A short name of the run, by the content of what it is made from; none for a model without a fingerprint, which nobody knows again.
+    pub fn name(&self) -> Option<String> {
+        self.config.identity.sha256.as_ref().map(|_| identity::digest(&self.identity))
     }
 
     /// Names the run.
@@ -234,11 +208,11 @@ impl Trainer {
 
     /// Pairs with the teacher's results, made as they are needed.
     pub fn dataset(&self) -> Result<Dataset> {
-        Ok(Dataset { training: self.targets("training")?, validation: self.targets("validation")? })
+        Ok(Dataset { training: self.targets(TRAINING)?, validation: self.targets("validation")? })
     }
 
     pub(crate) fn targets(&self, purpose: &'static str) -> Result<Arc<Targets>> {
-        let targets = self.targets_in_memory(purpose)?;
+        let targets = self.targets_in_memory(purpose);
         Ok(Arc::new(match (&self.config.cache, self.cache_name()) {
             (Some(directory), Some(name)) => targets.cached_in(directory.clone(), &name)?,
             _ => targets,
@@ -252,24 +226,21 @@ impl Trainer {
     }
 
     /// Under which name the teacher's results are kept, where they are: runs that share it share them.
-    pub(crate) fn teachers_name(&self) -> Result<Option<String>> {
-        let Some(name) = self.cache_name().filter(|_| self.config.cache.is_some()) else { return Ok(None) };
-        Ok(Some(self.targets_in_memory("training")?.key(&name)))
+    pub(crate) fn teachers_name(&self) -> Option<String> {
+        let name = self.cache_name().filter(|_| self.config.cache.is_some())?;
+        Some(self.targets_in_memory(TRAINING).key(&name))
     }
 
-    fn targets_in_memory(&self, purpose: &'static str) -> Result<Targets> {
-        let TrainConfig { model, spec, comm, .. } = &self.config;
-        let mut pairs = spec.pairs(&**model, purpose)?;
-        if purpose == "training"
-            && self.config.learns_by_gradients()
-            && let Some(noise) = spec.given_noise(model.shape(), &self.plan.recipe)?
-        {
-            pairs.noise = Noise::Given(noise);
+    fn targets_in_memory(&self, purpose: &'static str) -> Targets {
+        let TrainConfig { model, comm, stop, .. } = &self.config;
+        let mut inputs = self.plan.inputs_for(purpose);
+        if let Some(noise) = self.noise.as_ref().filter(|_| purpose == TRAINING) {
+            inputs.noise = Noise::Given(noise.clone());
         }
-        let teacher = spec.teacher(&**model, &self.plan)?;
-        let batch = self.plan.recipe.micro_batch;
-        let targets = Targets::new(model.clone(), pairs, teacher, self.plan.supervision, batch).shared_by(comm.clone());
-        Ok(targets.stopped_by(self.config.stop.clone()))
+        let (supervision, batch) = (self.plan.supervision, self.plan.recipe.micro_batch);
+        Targets::new(model.clone(), inputs, self.teacher.clone(), supervision, batch)
+            .shared_by(comm.clone())
+            .stopped_by(stop.clone())
     }
 
     /// An error unless a state at `path` is one of this very run.
@@ -283,43 +254,31 @@ impl Trainer {
 
     /// Trains, or goes on training, with every iteration shown. Of several processes rank 0 alone has files.
     pub fn run(&self, dataset: &Dataset, watch: &mut Watcher<'_>) -> Result<TrainOutcome> {
-        let mut run = self.begin(dataset)?;
+        self.go_on(self.begin(dataset)?, watch)
+    }
+
+    /// The same from a run that was begun.
+    pub fn go_on(&self, run: Training, watch: &mut Watcher<'_>) -> Result<TrainOutcome> {
         let baseline = self.baseline(&run)?;
-        match &self.config.files {
-            None => {
-                while !run.is_finished() {
-                    let iteration = run.advance()?;
-                    if let ControlFlow::Break(reason) = watch(&iteration, &run) {
-                        return Err(reason);
-                    }
-                }
-            }
-            Some(files) => {
-                let resume = self.config.can_resume();
-                let (mut session, _) = Session::open(run, files.clone(), &self.identity, resume)?;
-                if let Some(between) = self.config.between_snapshots {
-                    session = session.snapshots_every(between);
-                }
-                run = session.run(watch)?;
-            }
-        }
+        let session = Session::open(run, self.config.files.clone(), &self.identity, self.config.can_resume())?;
+        let (run, history) = session.snapshots_every(self.config.between_snapshots).run(watch)?;
         let variety = self.variety(&run)?;
         let lost = variety.as_ref().is_some_and(Variety::is_lost);
         let params = if lost { self.plan.start.clone() } else { run.result().to_vec() };
         let mut file = self.solver_file(&run, &params, baseline)?;
         file.training.extend(variety.as_ref().map(|variety| ("variety".into(), crate::variety::facts(variety))));
-        Ok(TrainOutcome { file, params, run, baseline, variety })
+        Ok(TrainOutcome { file, params, run, history, baseline, variety })
     }
 
     /// The run before its first iteration, or before its files are opened.
     pub fn begin(&self, dataset: &Dataset) -> Result<Training> {
         let ground = Ground {
             model: &*self.config.model,
-            pairs: &self.config.spec.pairs(&*self.config.model, "training")?,
+            pairs: &self.plan.inputs,
             comm: &*self.config.comm,
             frame: &self.plan.student.frame,
             batch: self.plan.recipe.micro_batch,
-            calls: self.calls_of_an_evaluation()?,
+            calls: self.plan.calls(),
             stop: self.config.stop.as_ref(),
         };
         let found = self.plan.learnable.search(&ground)?;
@@ -341,7 +300,7 @@ impl Trainer {
         }
         let own = &self.plan.student.frame;
         let plan = &self.plan;
-        let Some(frame) = own.of_single_calls(self.calls_of_an_evaluation()?)? else { return Ok(None) };
+        let Some(frame) = own.of_single_calls(self.plan.calls())? else { return Ok(None) };
         let same_grid = frame.grid.steps() == own.grid.steps();
         let comparable = match plan.supervision {
             Supervision::Endpoint => true,
@@ -355,10 +314,6 @@ impl Trainer {
         let rows = Initial::Ab.rows(frame.grid.steps(), plan.window.min(4));
         let (ipndm, params) = LearnedWeights::new(&rows, &Vec::new(), ScaleMode::None, false);
         run.validation_loss_on(&frame, &ipndm, &params).map(Some)
-    }
-
-    fn calls_of_an_evaluation(&self) -> Result<usize> {
-        self.config.spec.calls(&*self.config.model)
     }
 
     /// The file of the solver that `params` stand for, with how they were found.

@@ -68,13 +68,12 @@ impl Trainer {
 mod tests {
     use super::*;
     use crate::{Linearised, Loss, TrainConfig, TrainSpec};
-    use dyweight_core::error::Error;
     use dyweight_core::features::{FeatureMap, FeaturePullback};
     use dyweight_core::mixture::Mixture;
     use dyweight_core::tensor::Tensor;
     use dyweight_solvers::solver_file::ModelIdentity;
     use dyweight_solvers::spec::Budget;
-    use std::ops::ControlFlow;
+
     use std::sync::Mutex;
 
     /// The samples themselves.
@@ -155,7 +154,7 @@ mod tests {
         let loss = Loss::Joint(joint.clone());
         let (model, identity) = (Arc::new(Mixture::spiral()), ModelIdentity::default());
         let trainer = TrainConfig::new(model, identity, Budget::Nfe(3), spec, loss).prepare().unwrap();
-        let run = trainer.run(&trainer.dataset().unwrap(), &mut |_, _| ControlFlow::<Error>::Continue(())).unwrap();
+        let run = trainer.run(&trainer.dataset().unwrap(), &mut |_, _| Ok(())).unwrap();
         (run, trainer.plan.start.clone(), joint)
     }
 

@@ -60,12 +60,12 @@ impl Trainer {
         // A loss of all samples asks no teacher but for what is compared at the end, and makes its moments in every pass.
         let (moments, varied) = (recipe.moments.unwrap_or(0), self.variety_samples().unwrap_or(0));
         let paired = if recipe.moments.is_some() { 0 } else { whole(recipe.pairs_needed()) };
-        let mut teaching = self.calls_of_the_teacher()? * (paired + whole(validating) + whole(varied));
-        if let Some(name) = self.teachers_name()? {
+        let mut teaching = self.teacher.sampler.nfe * (paired + whole(validating) + whole(varied));
+        if let Some(name) = self.teachers_name() {
             let made = made.entry(name).or_default();
             (*made, teaching) = ((*made).max(teaching), teaching.saturating_sub(*made));
         }
-        let searching = self.calls_of_the_teacher()? * self.plan.learnable.searched(self.plan.student.frame.afs);
+        let searching = self.teacher.sampler.nfe * self.plan.learnable.searched(self.plan.student.frame.afs);
         let joint = nfe * (moments * recipe.iterations() + 2 * varied);
         let calls = searching + teaching + nfe * validating * validations + again + joint;
         // Second-order descent sweeps each run twice, and makes its calls anew for that.
@@ -79,8 +79,8 @@ impl Trainer {
         let Some(options) = recipe.gauss_newton else { return Ok(Work::default()) };
         let judged = if recipe.validate_every.is_some() { recipe.validation_pairs } else { 0 };
         let whole = |pairs: usize| pairs.next_multiple_of(CHUNK);
-        let mut teaching = self.calls_of_the_teacher()? * (whole(recipe.pairs) + whole(judged));
-        if let Some(name) = self.teachers_name()? {
+        let mut teaching = self.teacher.sampler.nfe * (whole(recipe.pairs) + whole(judged));
+        if let Some(name) = self.teachers_name() {
             let made = made.entry(name).or_default();
             (*made, teaching) = ((*made).max(teaching), teaching.saturating_sub(*made));
         }
@@ -88,10 +88,5 @@ impl Trainer {
         let training = GaussNewton::most_solves(&options, self.plan.start.len(), (recipe.pairs, judged));
         let solves = training + judged + self.solves_of_start()?;
         Ok(Work { calls: teaching + nfe * solves, gradients: 0 })
-    }
-
-    fn calls_of_the_teacher(&self) -> Result<usize> {
-        let (config, model) = (self.config(), &*self.config().model);
-        Ok(config.spec.teacher(model, &self.plan)?.sampler.nfe)
     }
 }

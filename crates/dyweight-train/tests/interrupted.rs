@@ -5,7 +5,6 @@ use dyweight_core::mixture::Mixture;
 use dyweight_solvers::solver_file::ModelIdentity;
 use dyweight_solvers::spec::Budget;
 use dyweight_train::{Files, Loss, TrainConfig, TrainSpec};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -32,7 +31,7 @@ fn run(method: &str, out: &std::path::Path, limit: usize) -> (Result<Vec<f64>>, 
     };
     let found = (|| {
         let trainer = config.prepare()?;
-        let trained = trainer.run(&trainer.dataset()?, &mut |_, _| ControlFlow::Continue(()))?;
+        let trained = trainer.run(&trainer.dataset()?, &mut |_, _| Ok(()))?;
         Ok(trained.params)
     })();
     (found, calls.load(Ordering::Relaxed))

@@ -8,7 +8,6 @@ use dyweight_core::schedule::Schedule;
 use dyweight_solvers::solver_file::ModelIdentity;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_train::{Files, TeacherGrid, TrainConfig, TrainRecipe, TrainSpec, Trainer};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 fn config(spec: TrainSpec, schedule: ScheduleSpec) -> TrainConfig {
@@ -30,7 +29,7 @@ fn run(trainer: Trainer) -> Result<(String, f64, usize)> {
     let settled = trainer.settled(&dataset, &mut |_| tried += 1)?;
     let (trainer, search) = settled.map_or((trainer, None), |(trainer, search)| (trainer, Some(search)));
     assert!(!trainer.is_open());
-    let trained = trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(()))?;
+    let trained = trainer.run(&dataset, &mut |_, _| Ok(()))?;
     let name = search.and_then(|search| search.chosen().map(|start| start.name.clone())).unwrap_or_default();
     Ok((name, trainer.distance_of(&dataset, &trained)?, tried))
 }
@@ -77,11 +76,11 @@ fn resolved_options_repeat_a_run() {
     let trainer = config(few(), ScheduleSpec::default()).prepare().unwrap();
     let dataset = trainer.dataset().unwrap();
     let (trainer, _) = trainer.settled(&dataset, &mut |_| {}).unwrap().unwrap();
-    let first = trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    let first = trainer.run(&dataset, &mut |_, _| Ok(())).unwrap();
     let again = config(trainer.plan.resolved.clone(), trainer.config().schedule.clone()).prepare().unwrap();
     assert!(!again.is_open());
     let dataset = again.dataset().unwrap();
-    let second = again.run(&dataset, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    let second = again.run(&dataset, &mut |_, _| Ok(())).unwrap();
     assert_eq!(first.params, second.params);
 }
 
@@ -114,6 +113,6 @@ fn the_best_handcrafted_solver_is_searched_for() {
     let mut trials = 0;
     let rival = trainer.best_handcrafted(&dataset, 4, &mut |_| trials += 1).unwrap().unwrap();
     assert!(rival.tried > 100 && trials > rival.tried, "{rival:?}");
-    let trained = trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    let trained = trainer.run(&dataset, &mut |_, _| Ok(())).unwrap();
     assert!(trainer.distance_of(&dataset, &trained).unwrap() < rival.distance);
 }

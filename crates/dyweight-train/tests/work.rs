@@ -7,7 +7,6 @@ use dyweight_solvers::solver_file::ModelIdentity;
 use dyweight_solvers::spec::Budget;
 use dyweight_train::methods::gits::GitsOptions;
 use dyweight_train::{Optimiser, TrainConfig, TrainRecipe, TrainSpec, Trainer, Work};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -73,7 +72,7 @@ fn compare(spec: TrainSpec) -> (Work, Work) {
     let dataset = trainer.dataset().unwrap();
     let settled = trainer.settled(&dataset, &mut |_| {}).unwrap();
     let trainer = settled.map_or(trainer, |(trainer, _)| trainer);
-    trainer.run(&dataset, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    trainer.run(&dataset, &mut |_, _| Ok(())).unwrap();
     let after = made.work();
     let done = Work { calls: after.calls - before.calls, gradients: after.gradients - before.gradients };
     (said, done)

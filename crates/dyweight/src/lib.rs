@@ -53,8 +53,8 @@ pub use dyweight_train as train;
 pub mod sample {
     pub use dyweight_core::sample::*;
     pub use dyweight_sample::{
-        Drawing, GridRule, Inputs, Interruptible, Learned, Noise, OnModel, Prompts, SampleSpec, Sampler, Show, Stop,
-        Who, cut, each, in_parts, misfits, require_prediction, stacked, unit,
+        Drawing, GridRule, Inputs, Learned, Noise, OnModel, Prompts, SampleSpec, Sampler, Show, Stop, Who, cut, each,
+        in_parts, interruptible, misfits, require_prediction, stacked, unit,
     };
 }
 

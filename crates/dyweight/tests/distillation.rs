@@ -14,7 +14,6 @@ use dyweight::spec::budget::Setting;
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
 use dyweight::train::TrainSpec;
 use dyweight::train::train;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 fn slow() -> bool {
@@ -43,7 +42,7 @@ fn wide_mixture() -> Mixture {
 
 fn run(model: &dyn Model, plan: &Plan<'_>, noise: &Tensor) -> Tensor {
     let denoiser = model.bind(&Default::default()).unwrap();
-    sample(&*denoiser, plan, noise, &mut |_| ControlFlow::Continue(())).unwrap().samples
+    sample(&*denoiser, plan, noise).unwrap().samples
 }
 
 /// Fresh noise and what a 200-step Heun run makes of it.

@@ -42,6 +42,7 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
     let config = args.config.iter().map(|path| ("--model-config", path.as_path()));
     let inputs: Vec<_> = args.input.iter().map(|input| ("the input", input.as_path())).chain(config).collect();
     place(&[("the output", &args.output)], &inputs)?;
+    refuse_arrays(&args.output)?;
     keep_finished(&args.output, args.overwrite, "output")?;
     let [input] = &args.input[..] else { return join(args) };
     if let Some(name) = preset(input) {
@@ -66,6 +67,17 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
             Err(named(Malformed::Format { expected, found: other.describe() }))
         }
     }
+}
+
+/// What is written here is a solver file or safetensors: under the name of an archive of arrays nothing would find it again.
+fn refuse_arrays(output: &Path) -> Result<()> {
+    let foreign = |ending: &&str| output.extension().is_some_and(|e| e.eq_ignore_ascii_case(ending));
+    let Some(ending) = ["npz", "npy", "pkl", "pt", "ckpt"].iter().find(|ending| foreign(ending)) else { return Ok(()) };
+    Err(Error::BadValue {
+        name: "output",
+        value: shown(output),
+        expected: format!("no .{ending} file is written: solvers become .json, networks .safetensors"),
+    })
 }
 
 /// Solvers of several budgets, as one file for the whole range.

@@ -199,7 +199,7 @@ impl Input {
 }
 
 fn evaluate(model: &dyn Differentiable, x: &Tensor, levels: &Levels, cotangent: Option<&Tensor>) -> Result<Answers> {
-    let name = match model.prediction() {
+    let name = match model.info().prediction {
         dyweight::denoiser::Prediction::Denoised => "denoised",
         dyweight::denoiser::Prediction::Velocity => "velocity",
     };

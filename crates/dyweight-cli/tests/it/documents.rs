@@ -78,9 +78,10 @@ fn links_of_the_documents_lead_somewhere() {
     assert!(followed > 100, "{followed} links");
 }
 
+/// Rows of tables cannot be wrapped, where a cell has an address.
 #[test]
 fn lines_of_the_documents_have_at_most_120_columns() {
-    let width = |line: &str| line.chars().count();
+    let width = |line: &str| if line.starts_with('|') && line.contains("](") { 0 } else { line.chars().count() };
     let too_wide: Vec<String> = pages()
         .iter()
         .flat_map(|page| {

@@ -153,7 +153,7 @@ fn two_networks_judge_the_same_images() {
     images(&place, "a", 8, 28, 0);
     place.works("metric stats a --features fashion-judge --out judge.npz");
     place.refuses("metric fid a judge.npz", &["fashion-judge", "fashion-features"]);
-    place.refuses("metric fid a fashion --features fashion-judgement", &["did you mean 'fashion-judge'"]);
+    place.refuses("metric fid a fashion --features fashion-juge", &["did you mean 'fashion-judge'"]);
 }
 
 #[test]
@@ -189,8 +189,13 @@ fn kernel_distance_precision_recall_and_teacher() {
     assert!(one["kid"]["error"].as_f64().unwrap() > 0.0);
     let same = place.works("metric pr a a --json").json();
     assert_eq!((&same["precision"]["value"], &same["recall"]["value"]), (&Value::from(1.0), &Value::from(1.0)));
-    let named = &place.works("metric pr a b --json").json()["provenance"];
-    assert_eq!((&named["reference"]["images"], &named["samples"]["images"]), (&Value::from("a"), &Value::from("b")));
+    // Images first and what they are compared with second, as everywhere; pictures that are passed over are counted.
+    place.write("a/photo.jpg", "no picture");
+    let ended = place.works("metric pr a b --json");
+    assert!(ended.stderr.contains("1 picture is passed over in a"), "{ended:?}");
+    let named = &ended.json()["provenance"];
+    assert_eq!((&named["samples"]["images"], &named["reference"]["images"]), (&Value::from("a"), &Value::from("b")));
+    std::fs::remove_file(place.path("a/photo.jpg")).unwrap();
     let uneven = place.works("metric teacher a b --num 5 --json --out t.json").json();
     assert_eq!(uneven["count"], 5);
     assert!(uneven["rmse"]["value"].as_f64().unwrap() > 0.1);

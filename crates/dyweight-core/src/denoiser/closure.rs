@@ -14,7 +14,7 @@
 //! # let _ = model;
 //! ```
 
-use super::{Condition, Denoiser, Differentiable, Levels, Model, Prediction, Pullback};
+use super::{Condition, Denoiser, Differentiable, Info, Levels, Model, Prediction, Pullback};
 use crate::error::{Error, Result};
 use crate::tensor::{Tensor, dot};
 
@@ -85,12 +85,8 @@ impl Denoiser for ClosureModel {
         (self.predict)(x, levels)
     }
 
-    fn prediction(&self) -> Prediction {
-        self.prediction
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        self.range
+    fn info(&self) -> Info {
+        self.prediction.into()
     }
 }
 

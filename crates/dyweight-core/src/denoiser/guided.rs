@@ -3,7 +3,7 @@
 //! The samples with their contexts and the same samples with the negative one go through the model as one batch. This is the only
 //! place that knows what guidance costs.
 
-use super::{Denoiser, Differentiable, Levels, Prediction, Pullback};
+use super::{Denoiser, Differentiable, Info, Levels, Pullback};
 use crate::error::Result;
 use crate::tensor::Tensor;
 
@@ -54,20 +54,9 @@ impl Denoiser for Guided<'_> {
         Ok((self.mix(&both), feature))
     }
 
-    fn require_embedding(&self, len: usize) -> Result<()> {
-        self.both.require_embedding(len)
-    }
-
-    fn prediction(&self) -> Prediction {
-        self.both.prediction()
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        self.both.sigma_range()
-    }
-
-    fn calls(&self) -> usize {
-        2 * self.both.calls()
+    fn info(&self) -> Info {
+        let inner = self.both.info();
+        Info { calls: 2 * inner.calls, ..inner }
     }
 }
 

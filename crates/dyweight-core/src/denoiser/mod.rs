@@ -8,10 +8,12 @@ mod closure;
 mod guided;
 mod model;
 mod prediction;
+mod watched;
 
 pub use closure::ClosureModel;
 pub use model::{Condition, Context, Cost, Decoder, DecoderPullback, Density, Model, ModelIdentity, TextContext};
 pub use prediction::Prediction;
+pub use watched::{Call, Watched};
 
 use crate::coeff::Coeff;
 use crate::error::{Error, Result};
@@ -25,7 +27,7 @@ pub enum Levels {
     /// One per sample.
     Each(Vec<f64>),
     /// The same, and what is added to the network's embedding of the level, number by number. Only networks that
-    /// [offer it](Denoiser::require_embedding) are told so.
+    /// [offer it](Info::embedding) are told so.
     Shifted {
         /// The levels.
         level: Box<Levels>,
@@ -95,20 +97,46 @@ pub trait Denoiser: Send + Sync {
         Err(no_feature(len, None))
     }
 
-    /// An error unless `len` numbers can be added to the network's embedding of the noise level ([`Levels::Shifted`]).
-    fn require_embedding(&self, len: usize) -> Result<()> {
-        Err(no_embedding(len, None))
-    }
+    /// What it is.
+    fn info(&self) -> Info;
+}
 
+/// What is known of a bound model before it is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Info {
     /// What the prediction is.
-    fn prediction(&self) -> Prediction;
-
-    /// Noise levels the model was trained for.
-    fn sigma_range(&self) -> (f64, f64);
-
+    pub prediction: Prediction,
     /// Network calls one prediction costs: two with classifier-free guidance.
-    fn calls(&self) -> usize {
-        1
+    pub calls: usize,
+    /// What can be added to the network's embedding of the noise level ([`Levels::Shifted`]).
+    pub embedding: Embedding,
+}
+
+impl From<Prediction> for Info {
+    fn from(prediction: Prediction) -> Self {
+        Self { prediction, calls: 1, embedding: Embedding::Fixed }
+    }
+}
+
+/// How many numbers can be added to the embedding of the noise level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Embedding {
+    /// None: the model does not offer it.
+    Fixed,
+    /// As many as the embedding has.
+    Of(usize),
+    /// Any, of a model that only counts.
+    Any,
+}
+
+impl Embedding {
+    /// An error unless so many can be added.
+    pub fn require(self, asked: usize) -> Result<()> {
+        match self {
+            Embedding::Fixed if asked > 0 => Err(no_embedding(asked, None)),
+            Embedding::Of(has) if asked > 0 && asked != has => Err(no_embedding(asked, Some(has))),
+            _ => Ok(()),
+        }
     }
 }
 

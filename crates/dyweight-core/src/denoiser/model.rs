@@ -1,7 +1,7 @@
 //! A model before its conditioning is bound.
 
 use super::guided::Guided;
-use super::{Denoiser, Differentiable, Levels, Prediction, Pullback};
+use super::{Denoiser, Differentiable, Info, Levels, Prediction, Pullback};
 use crate::error::{Error, Result, number};
 use crate::schedule::Schedule;
 use crate::tensor::Tensor;
@@ -143,7 +143,7 @@ pub trait Model: Send + Sync {
         None
     }
 
-    /// How many numbers the network's embedding of the noise level has, where it can be shifted ([`Denoiser::require_embedding`]).
+    /// How many numbers the network's embedding of the noise level has, where it can be shifted ([`Info::embedding`]).
     fn embedding_len(&self) -> Option<usize> {
         None
     }
@@ -240,20 +240,8 @@ impl<T: Denoiser + ?Sized> Denoiser for &T {
         (**self).predict_with_feature(x, levels, len)
     }
 
-    fn require_embedding(&self, len: usize) -> Result<()> {
-        (**self).require_embedding(len)
-    }
-
-    fn prediction(&self) -> Prediction {
-        (**self).prediction()
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        (**self).sigma_range()
-    }
-
-    fn calls(&self) -> usize {
-        (**self).calls()
+    fn info(&self) -> Info {
+        (**self).info()
     }
 }
 

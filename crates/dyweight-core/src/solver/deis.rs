@@ -12,7 +12,7 @@
 
 use super::ipndm_v::lagrange_integrals;
 use super::table::StepTable;
-use super::{Run, Solver, check_order};
+use super::{Run, Solver, Times, check_order};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::Result;
@@ -54,13 +54,13 @@ impl Solver for Deis {
         format!("{name}({})", self.order)
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], prediction: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, prediction: Prediction) -> Result<Box<dyn Run + 's>> {
         let in_sigma = self.mode == DeisMode::RhoAb || prediction == Prediction::Velocity;
         let row = |i: usize, q: usize| {
             if in_sigma || q == 1 || times[i + 1].value() == 0.0 {
-                lagrange_integrals(times, i, q)
+                lagrange_integrals(&times, i, q)
             } else {
-                time_ab(times, i, q)
+                time_ab(&times, i, q)
             }
         };
         Ok(StepTable::build(times, self.order, row).run())

@@ -8,8 +8,7 @@
 //! For a flow, where ln σ has no meaning at the ends, m = a + r(b−a). An interval that ends at σ = 0 has no middle in ln σ
 //! and is an Euler step.
 
-use super::{Run, Solver};
-use crate::coeff::Coeff;
+use super::{Run, Solver, Times};
 use crate::denoiser::Prediction;
 use crate::error::{Error, Result, number};
 use crate::tape::{Query, Tape, Var};
@@ -31,7 +30,7 @@ impl Dpm2 {
 }
 
 struct Dpm2Run<'s> {
-    times: &'s [Coeff],
+    times: Times<'s>,
     r: f64,
 }
 
@@ -40,7 +39,7 @@ impl Solver for Dpm2 {
         if self.r == 0.5 { "dpm2".into() } else { format!("dpm2(r={})", crate::error::number(self.r)) }
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, _: Prediction) -> Result<Box<dyn Run + 's>> {
         Ok(Box::new(Dpm2Run { times, r: self.r }))
     }
 }
@@ -52,7 +51,7 @@ impl Run for Dpm2Run<'_> {
             Prediction::Denoised => (a.ln() * (1.0 - r) + b.ln() * r).exp(),
             Prediction::Velocity => a + (b - a) * r,
         };
-        let slope = tape.slope(&x, &Query::at(a))?;
+        let slope = tape.slope(&x, &self.times.query(i))?;
         if middle.value() == 0.0 {
             return tape.combine(&[(1.0.into(), &x), (b - a, &slope)]);
         }

@@ -17,7 +17,7 @@
 //! short enough for the full order, and an Euler step among them would be the largest error of all.
 
 use super::exponential::{Evaluated, Form, Interval, LowerOrderFinal, Predict, distances};
-use super::{Run, Solver, check_order};
+use super::{Run, Solver, Times, check_order};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::Result;
@@ -99,7 +99,7 @@ impl DpmPp {
 
 struct DpmPpRun<'s> {
     solver: &'s DpmPp,
-    times: &'s [Coeff],
+    times: Times<'s>,
     /// Newest first, at most three.
     history: Vec<Evaluated>,
 }
@@ -109,7 +109,7 @@ impl Solver for DpmPp {
         format!("dpmpp({}M)", self.order)
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, _: Prediction) -> Result<Box<dyn Run + 's>> {
         Ok(Box::new(DpmPpRun { solver: self, times, history: Vec::new() }))
     }
 }
@@ -117,7 +117,7 @@ impl Solver for DpmPp {
 impl Run for DpmPpRun<'_> {
     fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
         let form = self.solver.form;
-        self.history.insert(0, form.evaluate(tape, &x, &self.times[i])?);
+        self.history.insert(0, form.evaluate(tape, &x, &self.times[i], &self.times.query(i))?);
         self.history.truncate(DpmPp::HIGHEST);
         let order = self.solver.order_at(i, self.times.len() - 1);
         self.solver.advance(tape, &x, &self.history, (&self.times[i + 1], order), None)

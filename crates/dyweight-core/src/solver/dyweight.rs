@@ -13,7 +13,7 @@
 //! Without time shifting (an ablation) T is the nominal time. Adams–Bashforth rows and s = 1 give iPNDM. A [`Wider`] span adds
 //! directions to the update, and is not in the paper.
 
-use super::{Place, Run, Solver, Wider, WiderRun, adams_bashforth};
+use super::{Place, Run, Solver, Times, Wider, WiderRun, adams_bashforth};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::{Error, Result};
@@ -140,7 +140,7 @@ impl DyWeight {
 
 struct DyWeightRun<'s> {
     solver: &'s DyWeight,
-    times: &'s [Coeff],
+    times: Times<'s>,
     /// T.
     time: Coeff,
     /// Oldest first, as far as later steps need them.
@@ -159,7 +159,7 @@ impl Solver for DyWeight {
         self.span.channels()
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, _: Prediction) -> Result<Box<dyn Run + 's>> {
         if times.len() != self.rows.len() + 1 {
             let (expected, found) = (vec![times.len() - 1], vec![self.rows.len()]);
             return Err(Error::Shape { what: "weights: one row per step of the grid".into(), expected, found });
@@ -169,7 +169,7 @@ impl Solver for DyWeight {
 }
 
 impl<'s> DyWeightRun<'s> {
-    fn new(solver: &'s DyWeight, times: &'s [Coeff]) -> Self {
+    fn new(solver: &'s DyWeight, times: Times<'s>) -> Self {
         let (kept, span) = (solver.kept(), solver.span.begin(solver.rows.len()));
         Self { solver, times, time: times[0].clone(), slopes: Vec::new(), kept, span }
     }
@@ -179,9 +179,10 @@ impl Run for DyWeightRun<'_> {
     fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
         let time = self.time.clone();
         let level = self.solver.scale(i).map_or_else(|| time.clone(), |s| s * &time).abs();
-        self.span.before(tape, i);
-        self.slopes.push(tape.slope(&x, &Query { time: time.clone(), level, guard: GUARD })?);
-        let row = &self.span.row(tape, &self.solver.rows[i], &self.times[i..])?;
+        let query = self.span.query(Query { guard: GUARD, ..Query::told(&time, level) }, i);
+        let slope = tape.slope(&x, &query)?;
+        let row = &self.span.row(&slope, &self.solver.rows[i], &self.times[i..])?;
+        self.slopes.push(slope);
         let length = &self.times[i + 1] - &time;
         let mut terms = vec![(Coeff::from(1.0), &x)];
         let window = &self.slopes[self.slopes.len() - row.len()..];
@@ -228,7 +229,7 @@ mod tests {
         let times: Vec<Coeff> = (0..=6).map(|i| Coeff::from(7.0 - f64::from(i))).collect();
         let model = Mixture::spiral();
         let mut tape = Tape::sampling(&model);
-        let mut run = DyWeightRun::new(&solver, &times);
+        let mut run = DyWeightRun::new(&solver, times[..].into());
         let mut x = tape.start(Tensor::zeros([1, 2, 1, 1]));
         let held = (0..6).map(|i| {
             x = run.step(&mut tape, i, x.clone()).unwrap();

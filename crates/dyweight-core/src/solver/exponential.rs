@@ -126,14 +126,8 @@ pub struct Evaluated {
 }
 
 impl Form {
-    /// One evaluation at a state.
-    pub fn evaluate(self, tape: &mut Tape<'_>, x: &Var, time: &Coeff) -> Result<Evaluated> {
-        self.evaluate_at(tape, x, &Query::at(time))
-    }
-
-    /// One evaluation at a state, the network told another time than the state's.
-    pub fn evaluate_at(self, tape: &mut Tape<'_>, x: &Var, query: &Query) -> Result<Evaluated> {
-        let time = &query.time;
+    /// One evaluation at a state of some time.
+    pub fn evaluate(self, tape: &mut Tape<'_>, x: &Var, time: &Coeff, query: &Query) -> Result<Evaluated> {
         let lambda = tape.prediction().log_snr(time);
         let (value, slope) = match self.predict {
             Predict::Data => {
@@ -175,6 +169,11 @@ impl Form {
 }
 
 impl Evaluated {
+    /// The bottleneck feature of the evaluation, where the query asked for it.
+    pub fn feature(&self) -> Result<&[Vec<f64>]> {
+        self.slope.feature()
+    }
+
     /// A history, to be carried to another run.
     pub fn carried(history: &[Self]) -> Carried {
         let samples = history.iter().flat_map(|m| [m.value.clone(), m.slope.clone()]).collect();

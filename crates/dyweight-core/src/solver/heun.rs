@@ -7,17 +7,16 @@
 //! The corrector is applied on every interval that does not end at σ = 0; there the slope of a denoised prediction is not
 //! defined, and the interval is an Euler step.
 
-use super::{Run, Solver};
-use crate::coeff::Coeff;
+use super::{Run, Solver, Times};
 use crate::denoiser::Prediction;
 use crate::error::Result;
-use crate::tape::{Query, Tape, Var};
+use crate::tape::{Tape, Var};
 
 /// Heun's method.
 pub struct Heun;
 
 struct HeunRun<'s> {
-    times: &'s [Coeff],
+    times: Times<'s>,
 }
 
 impl Solver for Heun {
@@ -25,7 +24,7 @@ impl Solver for Heun {
         "heun".into()
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, _: Prediction) -> Result<Box<dyn Run + 's>> {
         Ok(Box::new(HeunRun { times }))
     }
 }
@@ -34,12 +33,12 @@ impl Run for HeunRun<'_> {
     fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
         let (a, b) = (&self.times[i], &self.times[i + 1]);
         let length = b - a;
-        let slope = tape.slope(&x, &Query::at(a))?;
+        let slope = tape.slope(&x, &self.times.query(i))?;
         let predicted = tape.combine(&[(1.0.into(), &x), (length.clone(), &slope)])?;
         if b.value() == 0.0 && tape.prediction() == Prediction::Denoised {
             return Ok(predicted);
         }
-        let corrected = tape.slope(&predicted, &Query::at(b))?;
+        let corrected = tape.slope(&predicted, &self.times.query(i + 1))?;
         let half = length / 2.0;
         tape.combine(&[(1.0.into(), &x), (half.clone(), &slope), (half, &corrected)])
     }

@@ -8,8 +8,7 @@
 //! whatever its nominal order. Order 1 is Euler, alias DDIM.
 
 use super::table::StepTable;
-use super::{Run, Solver, check_order};
-use crate::coeff::Coeff;
+use super::{Run, Solver, Times, check_order};
 use crate::denoiser::Prediction;
 use crate::error::Result;
 
@@ -49,7 +48,7 @@ impl Solver for Ipndm {
         if self.order == 1 { "euler".into() } else { format!("ipndm({})", self.order) }
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, _: Prediction) -> Result<Box<dyn Run + 's>> {
         let row = |i: usize, q: usize| {
             let length = &times[i + 1] - &times[i];
             adams_bashforth(q).iter().map(|b| &length * *b).collect()

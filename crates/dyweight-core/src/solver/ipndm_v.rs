@@ -8,7 +8,7 @@
 //! order 3 on, so that its weights are not these on non-uniform grids; we implement the formulas.
 
 use super::table::StepTable;
-use super::{Run, Solver, check_order};
+use super::{Run, Solver, Times, check_order};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::Result;
@@ -65,8 +65,8 @@ impl Solver for IpndmV {
         format!("ipndm-v({})", self.order)
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
-        Ok(StepTable::build(times, self.order, |i, q| lagrange_integrals(times, i, q)).run())
+    fn begin<'s>(&'s self, times: Times<'s>, _: Prediction) -> Result<Box<dyn Run + 's>> {
+        Ok(StepTable::build(times, self.order, |i, q| lagrange_integrals(&times, i, q)).run())
     }
 }
 

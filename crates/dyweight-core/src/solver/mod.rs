@@ -39,7 +39,8 @@ pub use wider::{Place, Wider, WiderRun};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::{Error, Result};
-use crate::tape::{Tape, Var};
+use crate::tape::{Query, Tape, Var};
+use std::ops::Deref;
 
 /// A method for the probability-flow ODE.
 pub trait Solver: Send + Sync {
@@ -51,11 +52,16 @@ pub trait Solver: Send + Sync {
         None
     }
 
+    /// The grid of a run with what is told at its points; a method that learns this says so here.
+    fn times<'s>(&'s self, times: &'s [Coeff]) -> Times<'s> {
+        times.into()
+    }
+
     /// Begins a run over the grid `times` for a kind of prediction.
-    fn begin<'s>(&'s self, times: &'s [Coeff], prediction: Prediction) -> Result<Box<dyn Run + 's>>;
+    fn begin<'s>(&'s self, times: Times<'s>, prediction: Prediction) -> Result<Box<dyn Run + 's>>;
 
     /// Goes on with what a run of the same method, with other numbers, has carried so far: for training that moves the numbers between steps.
-    fn resume<'s>(&'s self, times: &'s [Coeff], prediction: Prediction, carried: Carried) -> Result<Box<dyn Run + 's>> {
+    fn resume<'s>(&'s self, times: Times<'s>, prediction: Prediction, carried: Carried) -> Result<Box<dyn Run + 's>> {
         if carried.samples.is_empty() && carried.coeffs.is_empty() {
             return self.begin(times, prediction);
         }
@@ -63,6 +69,39 @@ pub trait Solver: Send + Sync {
             problem: format!("{} cannot be trained step by step", self.label()),
             hint: "train it on whole trajectories".into(),
         })
+    }
+}
+
+/// The grid of a run, as a slice of its times, and what the network is told at each.
+#[derive(Clone, Copy)]
+pub struct Times<'s> {
+    times: &'s [Coeff],
+    told: &'s [Coeff],
+}
+
+impl<'s> Times<'s> {
+    /// The same grid with the network, and those who form slopes, told other times than its own: one for each.
+    pub fn told(self, told: &'s [Coeff]) -> Self {
+        Self { told, ..self }
+    }
+
+    /// What is asked at point `i` of the grid.
+    pub fn query(&self, i: usize) -> Query {
+        Query::at(&self.told[i])
+    }
+}
+
+impl<'s> From<&'s [Coeff]> for Times<'s> {
+    fn from(times: &'s [Coeff]) -> Self {
+        Self { times, told: times }
+    }
+}
+
+impl Deref for Times<'_> {
+    type Target = [Coeff];
+
+    fn deref(&self) -> &[Coeff] {
+        self.times
     }
 }
 

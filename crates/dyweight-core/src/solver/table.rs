@@ -1,21 +1,21 @@
 //! Linear multistep methods as tables: x ← x + Σⱼ C_ij·d_j over the slopes of steps j ≤ i.
 
-use super::Run;
+use super::{Run, Times};
 use crate::coeff::Coeff;
 use crate::error::Result;
-use crate::tape::{Query, Tape, Var};
+use crate::tape::{Tape, Var};
 
 /// One row per step; row i holds the coefficients of the newest slopes, newest first, step length included.
 pub struct StepTable<'t> {
     /// The grid.
-    pub times: &'t [Coeff],
+    pub times: Times<'t>,
     /// The rows.
     pub rows: Vec<Vec<Coeff>>,
 }
 
 impl<'t> StepTable<'t> {
     /// Rows of at most `order` coefficients; `row(i, q)` gives the q coefficients of step i.
-    pub fn build(times: &'t [Coeff], order: usize, row: impl Fn(usize, usize) -> Vec<Coeff>) -> Self {
+    pub fn build(times: Times<'t>, order: usize, row: impl Fn(usize, usize) -> Vec<Coeff>) -> Self {
         let rows = (0..times.len() - 1).map(|i| row(i, order.min(i + 1))).collect();
         Self { times, rows }
     }
@@ -40,7 +40,7 @@ struct StepTableRun<'t> {
 
 impl Run for StepTableRun<'_> {
     fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
-        self.slopes.insert(0, tape.slope(&x, &Query::at(&self.table.times[i]))?);
+        self.slopes.insert(0, tape.slope(&x, &self.table.times.query(i))?);
         let row = &self.table.rows[i];
         // Slopes no later row will use are let go.
         self.slopes.truncate(self.needed[i]);

@@ -23,7 +23,7 @@
 //! B is infinite there, and the noise form, whose factors are, have no limit: their first interval is not corrected.)
 
 use super::exponential::{Evaluated, Form, Interval, LowerOrderFinal, Predict, distances};
-use super::{Run, Solver, check_order};
+use super::{Run, Solver, Times, check_order};
 use crate::coeff::Coeff;
 use crate::denoiser::Prediction;
 use crate::error::Result;
@@ -91,7 +91,7 @@ impl UniPc {
 
 struct UniPcRun<'s> {
     solver: &'s UniPc,
-    times: &'s [Coeff],
+    times: Times<'s>,
     /// Newest first, at most as many as the order.
     history: Vec<Evaluated>,
 }
@@ -102,7 +102,7 @@ impl Solver for UniPc {
         format!("unipc({}{variant})", self.order)
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, _: Prediction) -> Result<Box<dyn Run + 's>> {
         Ok(Box::new(UniPcRun { solver: self, times, history: Vec::new() }))
     }
 }
@@ -111,7 +111,7 @@ impl Run for UniPcRun<'_> {
     fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
         let (form, steps) = (self.solver.form, self.times.len() - 1);
         if self.history.is_empty() {
-            self.history.push(form.evaluate(tape, &x, &self.times[0])?);
+            self.history.push(form.evaluate(tape, &x, &self.times[0], &self.times.query(0))?);
         }
         let b = &self.times[i + 1];
         let (order, corrected) = self.solver.plan(i, steps);
@@ -119,7 +119,7 @@ impl Run for UniPcRun<'_> {
         let Some(interval) = interval else {
             let predicted = form.first_order(tape, &x, &self.history[0], (b, None))?;
             if corrected && self.has_limit(b) {
-                return self.corrected_from_pure_noise(tape, &x, &predicted, b);
+                return self.corrected_from_pure_noise(tape, &x, &predicted, i + 1);
             }
             self.look_ahead(tape, &predicted, i)?;
             return Ok(predicted);
@@ -130,7 +130,7 @@ impl Run for UniPcRun<'_> {
             self.look_ahead(tape, &predicted, i)?;
             return Ok(predicted);
         }
-        let ahead = form.evaluate(tape, &predicted, b)?;
+        let ahead = form.evaluate(tape, &predicted, b, &self.times.query(i + 1))?;
         let next = step.apply(tape, &x, &step.corrector(), Some(&ahead))?;
         self.remember(ahead);
         Ok(next)
@@ -145,8 +145,9 @@ impl UniPcRun<'_> {
         finite && self.history[0].is_pure_noise() && b.value() > 0.0
     }
 
-    fn corrected_from_pure_noise(&mut self, tape: &mut Tape<'_>, x: &Var, predicted: &Var, b: &Coeff) -> Result<Var> {
-        let ahead = self.solver.form.evaluate(tape, predicted, b)?;
+    fn corrected_from_pure_noise(&mut self, tape: &mut Tape<'_>, x: &Var, predicted: &Var, end: usize) -> Result<Var> {
+        let b = &self.times[end];
+        let ahead = self.solver.form.evaluate(tape, predicted, b, &self.times.query(end))?;
         let (keep, weight) = self.history[0].data_factors(tape.prediction(), b);
         let half = weight * 0.5;
         let next = tape.combine(&[(keep, x), (half.clone(), &self.history[0].value), (half, &ahead.value)])?;
@@ -157,7 +158,7 @@ impl UniPcRun<'_> {
     /// The next interval's m₀; the last interval needs none.
     fn look_ahead(&mut self, tape: &mut Tape<'_>, x: &Var, i: usize) -> Result<()> {
         if i + 2 < self.times.len() {
-            let ahead = self.solver.form.evaluate(tape, x, &self.times[i + 1])?;
+            let ahead = self.solver.form.evaluate(tape, x, &self.times[i + 1], &self.times.query(i + 1))?;
             self.remember(ahead);
         }
         Ok(())
@@ -267,8 +268,8 @@ mod tests {
     use crate::mixture::Mixture;
     use crate::sample::{Plan, sample};
     use crate::schedule::Grid;
+    use crate::tape::Query;
     use crate::tensor::Tensor;
-    use std::ops::ControlFlow;
 
     fn noise() -> Tensor {
         Tensor::new([2, 2, 1, 1], vec![0.4, -1.3, 1.1, 0.7]).unwrap()
@@ -277,7 +278,7 @@ mod tests {
     fn run(order: usize, sigmas: Vec<f64>) -> (Tensor, usize) {
         let (model, grid) = (Mixture::spiral().as_flow(), Grid::new(sigmas).unwrap());
         let solver = UniPc::new(order, Form::default()).unwrap();
-        let outcome = sample(&model, &Plan::new(&solver, &grid), &noise(), &mut |_| ControlFlow::Continue(()));
+        let outcome = sample(&model, &Plan::new(&solver, &grid), &noise());
         outcome.map(|o| (o.samples, o.nfe)).unwrap()
     }
 
@@ -298,8 +299,8 @@ mod tests {
         let (model, form) = (Mixture::spiral().as_flow(), Form::default());
         let mut tape = Tape::sampling(&model);
         let x = tape.start(noise());
-        let [newest, middle, oldest] = [0.6, 0.8, 1.0].map(|t: f64| form.evaluate(&mut tape, &x, &t.into()).unwrap());
-        let ahead = form.evaluate(&mut tape, &x, &0.3.into()).unwrap();
+        let mut at = |t: f64| form.evaluate(&mut tape, &x, &t.into(), &Query::at(&t.into())).unwrap();
+        let ([newest, middle, oldest], ahead) = ([0.6, 0.8, 1.0].map(&mut at), at(0.3));
         let mut history = [newest, middle, oldest];
         for variant in [Variant::Bh1, Variant::Bh2] {
             for order in [2, 3] {

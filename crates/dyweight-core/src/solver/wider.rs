@@ -8,7 +8,7 @@
 
 use crate::coeff::Coeff;
 use crate::error::Result;
-use crate::tape::{Tape, Var};
+use crate::tape::{Query, Tape, Var};
 
 /// What a solver weighs besides slopes.
 pub trait Wider: Send + Sync {
@@ -35,16 +35,18 @@ pub trait Wider: Send + Sync {
 
 /// One run of it: its memory.
 pub trait WiderRun {
-    /// Asks for what a step needs of its network call.
-    fn before(&self, _trail: &mut Tape<'_>, _step: usize) {}
+    /// A step's query, with what else it needs of its network call.
+    fn query(&self, query: Query, _step: usize) -> Query {
+        query
+    }
 
-    /// The weights of a step, after its call; `times` begin at the step's nominal time.
-    fn row(&self, _trail: &mut Tape<'_>, row: &[Coeff], _times: &[Coeff]) -> Result<Vec<Coeff>> {
+    /// The weights of a step, whose slope is known; `times` begin at the step's nominal time.
+    fn row(&self, _slope: &Var, row: &[Coeff], _times: &[Coeff]) -> Result<Vec<Coeff>> {
         Ok(row.to_vec())
     }
 
     /// What the update has besides weighted slopes, to be multiplied by the step's length.
-    fn terms(&mut self, _trail: &mut Tape<'_>, _place: &Place<'_>) -> Result<Vec<(Coeff, Var)>> {
+    fn terms(&mut self, _tape: &mut Tape<'_>, _place: &Place<'_>) -> Result<Vec<(Coeff, Var)>> {
         Ok(Vec::new())
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A solver talks to a [`Tape`] in four kinds of step: [`Tape::evaluate`] (a network call), [`Tape::combine`]
 //! (Σ cᵢ·vᵢ with scalar [`Coeff`]s), [`Tape::apply`] (a linear map with [`Coeff`]s inside) and the element-wise [`Tape::threshold`]. When sampling, each step is computed and
-//! forgotten. When recording, a step that depends on a recorded coefficient is also noted, and [`Tape::gradients`] runs
-//! the project's one reverse sweep over the ops:
+//! forgotten. When recording, a step that depends on a recorded coefficient is also kept as an op, and
+//! [`Tape::gradients`] runs the project's one reverse sweep over the ops:
 //!
 //! ```text
 //! y = Σ cᵢvᵢ        v̄ᵢ += cᵢ·ȳ      c̄ᵢ += ⟨ȳ, vᵢ⟩ per sample
@@ -18,13 +18,13 @@
 //! ```
 //! use dyweight_core::coeff::Coeff;
 //! use dyweight_core::mixture::Mixture;
-//! use dyweight_core::tape::{Cotangent, Memory, Tape};
+//! use dyweight_core::tape::{Cotangent, Memory, Query, Tape};
 //! use dyweight_core::Tensor;
 //! let model = Mixture::spiral();
 //! let mut tape = Tape::recording(&model, Memory::Recompute);
 //! let x = tape.start(Tensor::new([1, 2, 1, 1], vec![0.5, -0.2])?);
 //! let level = Coeff::parameter(0.4, 0);
-//! let sample = tape.evaluate(&x, &level)?;
+//! let sample = tape.evaluate(&x, &Query::at(&level))?;
 //! let cotangent = Tensor::new([1, 2, 1, 1], vec![1.0, 0.0])?;
 //! // How the first entry of the denoised sample moves with the level.
 //! let gradients = tape.gradients(vec![Cotangent { sample, cotangent }], 1)?;
@@ -57,22 +57,36 @@ pub enum Memory {
     Recompute,
 }
 
+/// What a network knows in its narrowest place, a list for each sample.
+pub type Feature = Arc<[Vec<f64>]>;
+
 /// A batch inside a tape.
 #[derive(Clone)]
 pub struct Var {
     value: Arc<Tensor>,
-    note: Option<usize>,
+    op: Option<usize>,
+    feature: Option<Feature>,
 }
 
 impl Var {
-    /// The numbers.
+    /// Its values.
     pub fn tensor(&self) -> &Tensor {
         &self.value
     }
 
-    /// The same numbers, with nothing known of how they came about: no derivative passes.
+    /// The same values, with nothing known of how they came about: no derivative passes.
     pub fn detached(&self) -> Self {
-        Self { value: self.value.clone(), note: None }
+        Self { value: self.value.clone(), op: None, feature: None }
+    }
+
+    /// The bottleneck feature of the evaluation this was made of, where the [`Query`] asked for it: zeros of an analytical one. It
+    /// takes no derivative.
+    pub fn feature(&self) -> Result<&[Vec<f64>]> {
+        self.feature.as_deref().ok_or_else(|| crate::denoiser::no_feature(0, None))
+    }
+
+    fn with_feature(self, feature: Option<Feature>) -> Self {
+        Self { feature, ..self }
     }
 }
 
@@ -85,12 +99,41 @@ pub struct Query {
     pub level: Coeff,
     /// Added to the time where slopes divide by it; 0 but for DyWeight's released form.
     pub guard: f64,
+    /// Added to the network's embedding of the level, number by number. A model that does not offer it refuses.
+    pub embedding_shift: Vec<Coeff>,
+    /// How many numbers of each sample's bottleneck the answer is to carry: [`Var::feature`].
+    pub feature: Option<usize>,
+    /// It needs nothing of the evaluation before, so that both could be made at once.
+    pub parallel: bool,
 }
 
 impl Query {
     /// Asked at the state's own time.
     pub fn at(time: &Coeff) -> Self {
-        Self { time: time.clone(), level: time.clone(), guard: 0.0 }
+        Self::told(time, time.clone())
+    }
+
+    /// Asked at a state of some time, the network told another level.
+    pub fn told(time: &Coeff, level: Coeff) -> Self {
+        Self { time: time.clone(), level, guard: 0.0, embedding_shift: Vec::new(), feature: None, parallel: false }
+    }
+
+    /// The same with a bottleneck feature of so many numbers in its answer.
+    pub fn with_feature(self, len: usize) -> Self {
+        Self { feature: Some(len), ..self }
+    }
+
+    /// The same, said to need nothing of the evaluation before.
+    pub fn in_parallel(self, on: bool) -> Self {
+        Self { parallel: on, ..self }
+    }
+
+    fn levels(&self) -> Levels {
+        Levels::shifted(&self.level, &self.embedding_shift)
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.level.is_recorded() || self.embedding_shift.iter().any(Coeff::is_recorded)
     }
 }
 
@@ -105,7 +148,7 @@ pub struct Fault {
     pub value: f64,
 }
 
-/// How one step came about, noted for the way back.
+/// How one step came about, for the way back.
 enum Op<'m> {
     /// A batch whose own derivative is wanted.
     Leaf(Var),
@@ -117,8 +160,7 @@ enum Op<'m> {
     Combine(Vec<(Coeff, Var)>),
     Evaluate {
         x: Var,
-        level: Coeff,
-        shift: Vec<Coeff>,
+        query: Query,
         /// The solver's step it was made in.
         step: usize,
         pullback: Option<Pullback<'m>>,
@@ -127,6 +169,13 @@ enum Op<'m> {
         x: Var,
         how: Thresholded,
     },
+}
+
+/// What a model says to a query.
+struct Answer<'m> {
+    value: Tensor,
+    feature: Option<Feature>,
+    pullback: Option<Pullback<'m>>,
 }
 
 struct Recording<'m> {
@@ -144,22 +193,7 @@ pub struct Tape<'m> {
     evaluations: usize,
     calls: usize,
     sequential_calls: usize,
-    /// The next evaluation needs nothing of the last one.
-    beside: bool,
     fault: Option<Fault>,
-    /// Times of the grid, and what the network is told there instead.
-    told: Vec<(Coeff, Coeff)>,
-    feature: Feature,
-    /// What the next evaluation adds to the network's embedding of the level.
-    shift: Vec<Coeff>,
-}
-
-/// A bottleneck feature that a step needs.
-enum Feature {
-    Unwanted,
-    /// Of the next evaluation, so many numbers for each sample.
-    Wanted(usize),
-    Known(Vec<Vec<f64>>),
 }
 
 impl<'m> Tape<'m> {
@@ -173,11 +207,7 @@ impl<'m> Tape<'m> {
             evaluations: 0,
             calls: 0,
             sequential_calls: 0,
-            beside: false,
             fault: None,
-            told: Vec::new(),
-            feature: Feature::Unwanted,
-            shift: Vec::new(),
         }
     }
 
@@ -207,30 +237,6 @@ impl<'m> Tape<'m> {
         self.sequential_calls
     }
 
-    /// Says that the next evaluation could be made at the same time as the last one: it needs nothing of it.
-    pub fn beside(&mut self) {
-        self.beside = true;
-    }
-
-    /// Asks for the bottleneck feature of the next evaluation, `len` numbers for each sample; zeros at an analytical one.
-    pub fn want_feature(&mut self, len: usize) {
-        self.feature = Feature::Wanted(len);
-    }
-
-    /// The feature that was asked for. It takes no derivative.
-    pub fn take_feature(&mut self) -> Result<Vec<Vec<f64>>> {
-        match std::mem::replace(&mut self.feature, Feature::Unwanted) {
-            Feature::Known(feature) => Ok(feature),
-            _ => Err(crate::denoiser::no_feature(0, None)),
-        }
-    }
-
-    /// Adds these numbers to the network's embedding of the level at the next evaluation; nothing at an analytical one. A model that
-    /// does not offer it refuses the evaluation.
-    pub fn shift_embedding(&mut self, by: &[Coeff]) {
-        self.shift = by.to_vec();
-    }
-
     /// Forgets how everything so far came about; what a solver has of it must be detached.
     pub fn forget(&mut self) {
         if let Some(recording) = &mut self.recording {
@@ -243,19 +249,6 @@ impl<'m> Tape<'m> {
         self.evaluations
     }
 
-    /// From here on, who asks at one of `times` asks at the entry of `told` instead: its level, and the time by which slopes are formed.
-    pub fn tell(&mut self, times: &[Coeff], told: &[Coeff]) {
-        self.told = times.iter().cloned().zip(told.iter().cloned()).collect();
-    }
-
-    /// The query, with other times where the grid's are not to be told.
-    fn retold(&self, query: &Query) -> Query {
-        match self.told.iter().find(|(time, _)| time.value() == query.time.value()) {
-            Some((_, told)) => Query::at(told),
-            None => query.clone(),
-        }
-    }
-
     /// The prediction that was not made of numbers, after [`Tape::evaluate`] failed for it.
     pub fn fault(&self) -> Option<Fault> {
         self.fault
@@ -263,63 +256,53 @@ impl<'m> Tape<'m> {
 
     /// What the model predicts.
     pub fn prediction(&self) -> Prediction {
-        self.model.prediction()
+        self.model.info().prediction
     }
 
     /// A batch nothing is known of.
     pub fn start(&self, value: Tensor) -> Var {
-        Var { value: Arc::new(value), note: None }
+        Var { value: Arc::new(value), op: None, feature: None }
     }
 
     /// A batch whose derivative is wanted too; see [`Gradients::leaves`].
     pub fn leaf(&mut self, value: Tensor) -> Var {
         let start = self.start(value);
         match self.recording.is_some() {
-            true => self.noted(start.tensor().clone(), Op::Leaf(start)),
+            true => self.recorded(start.tensor().clone(), Op::Leaf(start)),
             false => start,
         }
     }
 
-    /// The network's prediction for state `x` at `level`: one evaluation, [`Denoiser::calls`] network calls.
-    pub fn evaluate(&mut self, x: &Var, level: &Coeff) -> Result<Var> {
+    /// The network's prediction for state `x`: one evaluation, [`calls`](crate::denoiser::Info::calls) network calls.
+    pub fn evaluate(&mut self, x: &Var, query: &Query) -> Result<Var> {
+        let (step, calls) = (self.step, self.model.info().calls);
         self.evaluations += 1;
-        self.calls += self.model.calls();
-        self.sequential_calls += if std::mem::take(&mut self.beside) { 0 } else { self.model.calls() };
-        let (step, shift) = (self.step, std::mem::take(&mut self.shift));
-        if !shift.is_empty() {
-            self.model.require_embedding(shift.len()).map_err(|e| e.in_step(step))?;
-        }
-        let levels = Levels::shifted(level, &shift);
-        let tracked = x.note.is_some() || level.is_recorded() || shift.iter().any(Coeff::is_recorded);
-        if let Feature::Wanted(len) = self.feature {
-            let (value, feature) =
-                self.model.predict_with_feature(&x.value, &levels, len).map_err(|e| e.in_step(step))?;
-            self.feature = Feature::Known(feature);
-            self.check(&value, x, level)?;
-            let note = Op::Evaluate { x: x.clone(), level: level.clone(), shift, step, pullback: None };
-            return Ok(if tracked && self.recording.is_some() { self.noted(value, note) } else { self.start(value) });
-        }
-        match &mut self.recording {
-            Some(recording) if tracked => {
-                let (value, pullback) = match recording.memory {
-                    Memory::Keep => {
-                        let (value, pullback) =
-                            recording.model.with_pullback(&x.value, &levels).map_err(|e| e.in_step(step))?;
-                        (value, Some(pullback))
-                    }
-                    Memory::Recompute => {
-                        (recording.model.predict(&x.value, &levels).map_err(|e| e.in_step(step))?, None)
-                    }
-                };
-                self.check(&value, x, level)?;
-                let note = Op::Evaluate { x: x.clone(), level: level.clone(), shift, step, pullback };
-                Ok(self.noted(value, note))
+        self.calls += calls;
+        self.sequential_calls += if query.parallel { 0 } else { calls };
+        let tracked = self.recording.is_some() && (x.op.is_some() || query.is_recorded());
+        let Answer { value, feature, pullback } = self.ask(x, query, tracked).map_err(|e| e.in_step(step))?;
+        self.check(&value, x, &query.level)?;
+        let answer = match tracked {
+            true => self.recorded(value, Op::Evaluate { x: x.clone(), query: query.clone(), step, pullback }),
+            false => self.start(value),
+        };
+        Ok(answer.with_feature(feature))
+    }
+
+    fn ask(&self, x: &Var, query: &Query, tracked: bool) -> Result<Answer<'m>> {
+        self.model.info().embedding.require(query.embedding_shift.len())?;
+        let levels = query.levels();
+        let recording = self.recording.as_ref().map(|r| (r.model, r.memory));
+        match (query.feature, recording) {
+            (Some(len), _) => {
+                let (value, feature) = self.model.predict_with_feature(&x.value, &levels, len)?;
+                Ok(Answer { value, feature: Some(feature.into()), pullback: None })
             }
-            _ => {
-                let value = self.model.predict(&x.value, &levels).map_err(|e| e.in_step(step))?;
-                self.check(&value, x, level)?;
-                Ok(self.start(value))
+            (None, Some((model, Memory::Keep))) if tracked => {
+                let (value, pullback) = model.with_pullback(&x.value, &levels)?;
+                Ok(Answer { value, feature: None, pullback: Some(pullback) })
             }
+            _ => Ok(Answer { value: self.model.predict(&x.value, &levels)?, feature: None, pullback: None }),
         }
     }
 
@@ -335,10 +318,10 @@ impl<'m> Tape<'m> {
     /// Σ cᵢ·vᵢ.
     pub fn combine(&mut self, terms: &[(Coeff, &Var)]) -> Result<Var> {
         let value = linear_combination(terms)?;
-        let tracked = terms.iter().any(|(c, v)| c.is_recorded() || v.note.is_some());
+        let tracked = terms.iter().any(|(c, v)| c.is_recorded() || v.op.is_some());
         if self.recording.is_some() && tracked {
             let terms = terms.iter().map(|(c, v)| (c.clone(), (*v).clone())).collect();
-            return Ok(self.noted(value, Op::Combine(terms)));
+            return Ok(self.recorded(value, Op::Combine(terms)));
         }
         Ok(self.start(value))
     }
@@ -346,10 +329,10 @@ impl<'m> Tape<'m> {
     /// M(c)x: a linear map with coefficients inside, such as a convolution with a learned kernel.
     pub fn apply(&mut self, map: &Arc<dyn LinearMap>, coeffs: &[Coeff], x: &Var) -> Var {
         let value = linear::apply(&**map, coeffs, &x.value);
-        let tracked = x.note.is_some() || coeffs.iter().any(Coeff::is_recorded);
+        let tracked = x.op.is_some() || coeffs.iter().any(Coeff::is_recorded);
         if self.recording.is_some() && tracked {
-            let note = Op::Apply { map: map.clone(), coeffs: coeffs.to_vec(), x: x.clone() };
-            return self.noted(value, note);
+            let op = Op::Apply { map: map.clone(), coeffs: coeffs.to_vec(), x: x.clone() };
+            return self.recorded(value, op);
         }
         self.start(value)
     }
@@ -358,51 +341,45 @@ impl<'m> Tape<'m> {
     /// and the 99.5 % quantile of its absolute values.
     pub fn threshold(&mut self, x: &Var) -> Var {
         let (value, how) = threshold::apply(&x.value);
-        if self.recording.is_some() && x.note.is_some() {
-            return self.noted(value, Op::Threshold { x: x.clone(), how });
+        if self.recording.is_some() && x.op.is_some() {
+            return self.recorded(value, Op::Threshold { x: x.clone(), how }).with_feature(x.feature.clone());
         }
-        self.start(value)
+        self.start(value).with_feature(x.feature.clone())
     }
 
-    fn noted(&mut self, value: Tensor, note: Op<'m>) -> Var {
+    fn recorded(&mut self, value: Tensor, op: Op<'m>) -> Var {
         let ops = &mut self.recording.as_mut().expect("only called while recording").ops;
-        ops.push(note);
-        Var { value: Arc::new(value), note: Some(ops.len() - 1) }
+        ops.push(op);
+        Var { value: Arc::new(value), op: Some(ops.len() - 1), feature: None }
     }
 
     /// dx/dσ at a state: one evaluation, or the analytical first step.
     pub fn slope(&mut self, x: &Var, query: &Query) -> Result<Var> {
-        self.slope_as_told(x, &self.retold(query))
-    }
-
-    fn slope_as_told(&mut self, x: &Var, query: &Query) -> Result<Var> {
         if self.takes_analytic_step() {
-            self.shift.clear();
-            if let Feature::Wanted(len) = self.feature {
-                self.feature = Feature::Known(vec![vec![0.0; len]; x.value.samples()]);
-            }
-            let factor = self.prediction().analytic_slope(&query.time);
-            return self.combine(&[(factor, x)]);
+            let zeros = |len| vec![vec![0.0; len]; x.value.samples()].into();
+            let slope = self.combine(&[(self.prediction().analytic_slope(&query.time), x)])?;
+            return Ok(slope.with_feature(query.feature.map(zeros)));
         }
-        let output = self.evaluate(x, &query.level)?;
+        let output = self.evaluate(x, query)?;
         match self.prediction() {
             Prediction::Velocity => Ok(output),
             Prediction::Denoised => {
                 let inverse = (&query.time + query.guard).recip();
-                self.combine(&[(inverse.clone(), x), (-inverse, &output)])
+                let slope = self.combine(&[(inverse.clone(), x), (-inverse, &output)])?;
+                Ok(slope.with_feature(output.feature))
             }
         }
     }
 
     /// The data prediction x₀ at a state: one evaluation, or the analytical first step.
     pub fn denoised(&mut self, x: &Var, query: &Query) -> Result<Var> {
-        let query = &self.retold(query);
         if !self.analytic_pending() && self.prediction() == Prediction::Denoised {
-            return self.evaluate(x, &query.level);
+            return self.evaluate(x, query);
         }
         // x₀ = x − σ·dx/dσ in both processes.
-        let slope = self.slope_as_told(x, query)?;
-        self.combine(&[(Coeff::from(1.0), x), (-&query.time, &slope)])
+        let slope = self.slope(x, query)?;
+        let data = self.combine(&[(Coeff::from(1.0), x), (-&query.time, &slope)])?;
+        Ok(data.with_feature(slope.feature))
     }
 
     fn analytic_pending(&self) -> bool {

@@ -5,7 +5,7 @@ use super::embedding::LowerOrderFinalText;
 use super::unet::Tape;
 use crate::exchange::{leading_channels, scaled_act};
 use crate::preconditioned::{self, Factors, Preconditioned, passes};
-use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback, no_embedding, no_feature};
+use dyweight_core::denoiser::{Denoiser, Differentiable, Embedding, Info, Levels, Prediction, Pullback, no_feature};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
 use dyweight_nn::Act;
@@ -38,7 +38,7 @@ impl Preconditioned for Bound<'_> {
         let (config, samples) = (&self.model.config, x.samples());
         let shift = levels.parts().1;
         if !shift.is_empty() {
-            self.require_embedding(shift.len())?;
+            self.info().embedding.require(shift.len())?;
         }
         let expected = [samples, config.channels, config.resolution, config.resolution];
         if x.shape() != expected {
@@ -121,17 +121,9 @@ impl Denoiser for Bound<'_> {
         Ok((value, features.concat()))
     }
 
-    fn require_embedding(&self, len: usize) -> Result<()> {
-        let own = self.model.config.net.embedding_width();
-        if own == len { Ok(()) } else { Err(no_embedding(len, Some(own))) }
-    }
-
-    fn prediction(&self) -> Prediction {
-        Prediction::Denoised
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        self.model.precond.sigma_range()
+    fn info(&self) -> Info {
+        let embedding = Embedding::Of(self.model.config.net.embedding_width());
+        Info { embedding, ..Prediction::Denoised.into() }
     }
 }
 

@@ -115,5 +115,5 @@ fn read_config(path: &Path) -> Result<Map<String, Value>> {
 }
 
 fn object(text: &[u8]) -> Result<Map<String, Value>, Malformed> {
-    serde_json::from_slice(text).map_err(|e| Malformed::Json { what: "network configuration", reason: e.to_string() })
+    dyweight_core::json::parse(text).map_err(|reason| Malformed::Json { what: "network configuration", reason })
 }

@@ -4,7 +4,7 @@ use super::network::Network;
 use super::precond::Scaling;
 use crate::exchange::{leading_channels, scaled_act};
 use crate::preconditioned::{self, Factors, Preconditioned};
-use dyweight_core::denoiser::{Denoiser, Differentiable, Levels, Prediction, Pullback, TextContext};
+use dyweight_core::denoiser::{Denoiser, Differentiable, Info, Levels, Pullback, TextContext};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
 use std::ops::{Range, RangeInclusive};
@@ -102,12 +102,8 @@ impl<N: Network> Denoiser for Bound<'_, N> {
         preconditioned::predict(self, x, levels)
     }
 
-    fn prediction(&self) -> Prediction {
-        self.precond.prediction()
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        self.precond.range()
+    fn info(&self) -> Info {
+        self.precond.prediction().into()
     }
 }
 

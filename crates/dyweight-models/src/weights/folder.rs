@@ -51,8 +51,8 @@ pub(crate) fn config_of(dir: &Path) -> Result<Map<String, Value>> {
 /// A JSON object of at most `limit` bytes, a configuration's if none is said.
 pub(crate) fn read_json(path: &Path, limit: impl Into<Option<u64>>) -> Result<Map<String, Value>> {
     let text = read_file(path, limit.into().unwrap_or(LARGEST_CONFIG))?;
-    serde_json::from_slice(&text).map_err(|e| {
-        let reason = printable(&e.to_string());
+    dyweight_core::json::parse(&text).map_err(|reason| {
+        let reason = printable(&reason);
         Error::malformed(path, Malformed::Json { what: "configuration", reason })
     })
 }

@@ -80,7 +80,7 @@ fn gradients_under_guidance() {
     let model = random(serde_json::json!({"label_dim": 3}));
     let condition = Condition::classes([2, 0]).guided(Some(2.5));
     let bound = model.denoiser(&condition).unwrap();
-    assert_eq!(bound.calls(), 2);
+    assert_eq!(bound.info().calls, 2);
     let case = Case { name: "guided", model: &*bound, x: batch(3, [2, 2, 8, 8]), cotangent: batch(4, [2, 2, 8, 8]) };
     let (_, pullback) = bound.with_pullback(&case.x, &Levels::Each(SIGMAS.to_vec())).unwrap();
     let (to_x, to_sigma) = pullback(&case.cotangent).unwrap();
@@ -129,7 +129,7 @@ fn check_shift(name: &str, model: &dyn Differentiable, shape: [usize; 4], number
         let expected = inner(&gradient, &direction) / length;
         assert!((difference - expected).abs() < 4e-3 * norm, "{name}: {difference} {expected} of {norm}");
     }
-    let refused = model.require_embedding(numbers + 1).unwrap_err().to_string();
+    let refused = model.info().embedding.require(numbers + 1).unwrap_err().to_string();
     assert!(
         refused.contains(&format!("{} numbers", numbers + 1)) && refused.contains(&numbers.to_string()),
         "{refused}"

@@ -267,7 +267,7 @@ fn gradients_pass_through_the_whole_model() -> Result<()> {
     let contexts = vec![model.context_of("a photo of the cat")?, model.context_of("dog")?];
     let condition = Condition { contexts, negative: Context::Unconditional, guidance: Some(2.0) };
     let denoiser = model.denoiser(&condition)?;
-    assert_eq!(denoiser.calls(), 1, "distilled guidance costs no second call");
+    assert_eq!(denoiser.info().calls, 1, "distilled guidance costs no second call");
     let shape = model.shape();
     let (x, g, direction, sigma) = (noise(2, shape, 0)?, noise(2, shape, 5)?, noise(2, shape, 9)?, 0.63);
     let (_, pullback) = denoiser.with_pullback(&x, &Levels::One(sigma))?;

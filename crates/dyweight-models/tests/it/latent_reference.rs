@@ -101,7 +101,7 @@ fn gradients_pass_through_guidance_level_and_network() -> Result<()> {
     let contexts = vec![model.context_of("a photo of the cat")?, model.context_of("dog")?];
     let condition = Condition { contexts, negative: Context::Unconditional, guidance: Some(3.0) };
     let denoiser = model.denoiser(&condition)?;
-    assert_eq!(denoiser.calls(), 2);
+    assert_eq!(denoiser.info().calls, 2);
     let (x, g, direction, sigma) = (noise(2, 2.0)?, noise(2, 0.7)?.map(|v| v + 0.1), noise(2, 1.0)?, 1.7);
     let (_, pullback) = denoiser.with_pullback(&x, &Levels::One(sigma))?;
     let (to_x, to_sigma) = pullback(&g)?;

@@ -169,7 +169,8 @@ impl Writer {
         let (left, right) = (&compare.left, &compare.right);
         let (w, h) = (left.1.width(), left.1.height());
         let width = w * magnification(&left.1, 640);
-        let class = if compare.beside.is_empty() { "compare" } else { "compare measured" };
+        let measured = if compare.beside.is_empty() { "" } else { " measured" };
+        let class = format!("compare{measured}{}", drawn(compare.drawn));
         let _ = write!(
             self.out,
             "<figure class=\"{class}\" style=\"--width:{width}px;--ratio:{w}/{h}\">\n<div class=\"views\">\n<div class=\"slider\">\n\
@@ -193,7 +194,8 @@ impl Writer {
     fn gallery(&mut self, gallery: &Gallery) {
         let _ = writeln!(
             self.out,
-            "<figure class=\"gallery\">\n<div class=\"grid\" style=\"--columns:{}\">",
+            "<figure class=\"gallery{}\">\n<div class=\"grid\" style=\"--columns:{}\">",
+            drawn(gallery.drawn),
             gallery.columns
         );
         for (label, image) in &gallery.items {
@@ -245,4 +247,9 @@ fn spelled(e: &Estimate) -> String {
         many => format!(" over samples, ± {} over {many} trainings", e.training_error),
     };
     format!("{} ± {} (one standard error{over}), N = {}", e.value, e.error, e.count)
+}
+
+/// What turns dark with the page.
+fn drawn(is: bool) -> &'static str {
+    if is { " drawn" } else { "" }
 }

@@ -37,6 +37,8 @@ pub struct Compare {
     pub(super) right: (String, Image),
     /// What both are measured by, and what they lack of it.
     pub(super) beside: Vec<(String, Image)>,
+    /// Drawings on white, which turn dark with the page.
+    pub(super) drawn: bool,
 }
 
 impl Compare {
@@ -47,13 +49,18 @@ impl Compare {
         right: (impl Into<String>, Image),
     ) -> Self {
         let (left, right) = ((left.0.into(), left.1), (right.0.into(), right.1));
-        Self { caption: caption.into(), left, right, beside: Vec::new() }
+        Self { caption: caption.into(), left, right, beside: Vec::new(), drawn: false }
     }
 
     /// With another picture beside them.
     pub fn with(mut self, label: impl Into<String>, image: Image) -> Self {
         self.beside.push((label.into(), image));
         self
+    }
+
+    /// Says that the pictures are drawings on white.
+    pub fn drawn(self, drawn: bool) -> Self {
+        Self { drawn, ..self }
     }
 
     /// All its pictures.
@@ -68,12 +75,19 @@ pub struct Gallery {
     pub(super) caption: String,
     pub(super) columns: usize,
     pub(super) items: Vec<(String, Image)>,
+    /// Drawings on white, which turn dark with the page.
+    pub(super) drawn: bool,
 }
 
 impl Gallery {
     /// At most `columns` pictures in a row; fewer where the screen is narrow.
     pub fn new(caption: impl Into<String>, columns: usize) -> Self {
-        Self { caption: caption.into(), columns: columns.max(1), items: Vec::new() }
+        Self { caption: caption.into(), columns: columns.max(1), items: Vec::new(), drawn: false }
+    }
+
+    /// Says that the pictures are drawings on white.
+    pub fn drawn(self, drawn: bool) -> Self {
+        Self { drawn, ..self }
     }
 
     /// Adds a picture.

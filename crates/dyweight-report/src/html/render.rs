@@ -65,14 +65,14 @@ fn contents(out: &mut String, page: &Page) {
     out.push_str("</ol>\n</nav>\n");
 }
 
-/// All verdicts at the head of the page, each with a link to its section. One alone needs no list.
+/// All verdicts at the head of a page without a headline, each with a link to its section. One alone needs no list.
 fn findings(out: &mut String, page: &Page) {
     let located = |(index, section): (usize, &Section)| {
         let link = |(verdict, sentence): (_, &str)| (verdict, sentence.to_owned(), index + 1);
         section.verdicts().into_iter().map(link).collect::<Vec<_>>()
     };
     let found: Vec<_> = page.sections.iter().enumerate().flat_map(located).collect();
-    if found.len() < 2 {
+    if found.len() < 2 || !page.headline.is_empty() {
         return;
     }
     out.push_str(

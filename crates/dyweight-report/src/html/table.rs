@@ -251,10 +251,10 @@ impl Table {
         let width = if self.trainings().is_some() { 5 } else { 3 };
         let mut lines = vec![Vec::new()];
         for (c, column) in self.columns.iter().enumerate() {
-            lines[0].push(column.name.clone());
+            lines[0].push(inert(&column.name));
             if measured(c) {
-                let parts =
-                    ["error", "count", "training error", "trainings"].map(|what| format!("{} {what}", column.name));
+                let parts = ["error", "count", "training error", "trainings"]
+                    .map(|what| inert(&format!("{} {what}", column.name)));
                 lines[0].extend(parts.into_iter().take(width - 1));
             }
         }
@@ -292,7 +292,7 @@ fn tex(text: &str) -> String {
 fn fields(cell: &Cell, width: usize) -> Vec<String> {
     let mut fields = match cell {
         Cell::Empty => vec![String::new()],
-        Cell::Text(text) => vec![text.clone()],
+        Cell::Text(text) => vec![inert(text)],
         Cell::Number { value, .. } => vec![value.to_string()],
         Cell::Estimate(e) => [e.value, e.error, e.count as f64, e.training_error, e.trainings as f64]
             .iter()
@@ -301,6 +301,11 @@ fn fields(cell: &Cell, width: usize) -> Vec<String> {
     };
     fields.resize(width, String::new());
     fields
+}
+
+/// A word that no spreadsheet takes for a formula: a file's name may begin with a sign of one.
+fn inert(text: &str) -> String {
+    if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}") } else { text.into() }
 }
 
 fn quoted(field: &str) -> Cow<'_, str> {
@@ -371,5 +376,12 @@ mod tests {
         let lines =
             ["solver,FID,FID error,FID count,NFE", "\"a \"\"b\"\", c\",0.30000000000000004,0.25,100,3", "d,2.5,,,", ""];
         assert_eq!(table.csv(), lines.join("\r\n"));
+    }
+
+    #[test]
+    fn no_cell_becomes_a_formula_and_numbers_keep_their_sign() {
+        let mut table = Table::new("", [Column::text("=A1"), Column::number("b")]);
+        table.row(["=HYPERLINK(\"x\")".into(), Cell::from(-2.5)]).row(["@SUM(1)".into(), 1.into()]);
+        assert_eq!(table.csv(), "'=A1,b\r\n\"'=HYPERLINK(\"\"x\"\")\",-2.5\r\n'@SUM(1),1\r\n");
     }
 }

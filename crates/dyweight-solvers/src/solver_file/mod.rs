@@ -22,6 +22,7 @@ pub use range::{Asked, other_budget};
 use crate::learned::{Built, Frame, require_finite};
 use dyweight_core::denoiser::{Model, Prediction};
 use dyweight_core::error::{Error, Problem, Result, printable};
+use dyweight_core::json;
 use dyweight_core::sample::{Plan, Probed, probe};
 use dyweight_core::schedule::{Grid, Schedule};
 use serde::{Deserialize, Serialize};
@@ -120,9 +121,9 @@ impl SolverFile {
     /// Reads the bytes of a file and checks it; what is derived is derived anew.
     pub fn parse(bytes: &[u8]) -> Result<Self, NotASolver> {
         let reason = |e: &dyn std::fmt::Display| e.to_string().chars().take(200).collect::<String>();
-        let unreadable = |e: serde_json::Error| NotASolver(format!("solver file: {}", reason(&e)));
+        let unreadable = |e: &dyn std::fmt::Display| NotASolver(format!("solver file: {}", reason(e)));
         let inconsistent = |problem: String| NotASolver(problem);
-        let mut fields: Map<String, Value> = serde_json::from_slice(bytes).map_err(unreadable)?;
+        let mut fields: Map<String, Value> = json::parse(bytes).map_err(|e| unreadable(&e))?;
         let text = |fields: &Map<String, Value>, key: &str| fields.get(key).and_then(Value::as_str).map(String::from);
         match text(&fields, "format") {
             Some(format) if format == FORMAT => {}
@@ -149,7 +150,7 @@ impl SolverFile {
         if let Some(key) = body.unknown_key(&own) {
             return Err(inconsistent(format!("the body of {method} has no key '{key}'")));
         }
-        let mut file: Self = serde_json::from_value(Value::Object(fields)).map_err(unreadable)?;
+        let mut file: Self = serde_json::from_value(Value::Object(fields)).map_err(|e| unreadable(&e))?;
         if let Some(rows) = file.body.learned().steps().filter(|rows| *rows != file.steps) {
             return Err(inconsistent(format!("the body has {rows} rows for {} steps", file.steps)));
         }

@@ -32,7 +32,7 @@ use bands::BandRun;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::solver::{Place, Rows, Wider, WiderRun};
-use dyweight_core::tape::{Tape, Var};
+use dyweight_core::tape::{Query, Tape, Var};
 use serde::{Deserialize, Serialize};
 
 /// What a solver weighs besides slopes; numbers of a file, or coefficients.
@@ -202,18 +202,15 @@ impl Wider for Span<Coeff> {
 }
 
 impl WiderRun for SpanRun<'_> {
-    fn before(&self, tape: &mut Tape<'_>, step: usize) {
-        if let Some(sample) = &self.span.sample {
-            tape.want_feature(sample.features());
-        }
-        if let Some(embedding) = &self.span.embedding {
-            tape.shift_embedding(embedding.of(step, self.steps));
-        }
+    fn query(&self, query: Query, step: usize) -> Query {
+        let Span { sample, embedding, .. } = self.span;
+        let embedding_shift = embedding.as_ref().map_or_else(Vec::new, |shift| shift.of(step, self.steps).to_vec());
+        Query { feature: sample.as_ref().map(SampleNet::features), embedding_shift, ..query }
     }
 
-    fn row(&self, tape: &mut Tape<'_>, row: &[Coeff], times: &[Coeff]) -> Result<Vec<Coeff>> {
+    fn row(&self, slope: &Var, row: &[Coeff], times: &[Coeff]) -> Result<Vec<Coeff>> {
         match &self.span.sample {
-            Some(sample) => sample.row(tape, row, (times[0].value(), times[1].value())),
+            Some(sample) => Ok(sample.row(slope.feature()?, row, (times[0].value(), times[1].value()))),
             None => Ok(row.to_vec()),
         }
     }

@@ -11,7 +11,6 @@ use crate::learned::{Block, require_len};
 use crate::small_net::{self, CODE, EMBEDDED, HEAD, Layer, Layers, WIDTH};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::tape::Tape;
 use serde::{Deserialize, Serialize};
 
 /// The layers of the network.
@@ -84,11 +83,11 @@ impl<T> SampleNet<T> {
 
 impl SampleNet<Coeff> {
     /// The row of a step with each sample's own weights, from the feature that was asked for.
-    pub(super) fn row(&self, tape: &mut Tape<'_>, row: &[Coeff], between: (f64, f64)) -> Result<Vec<Coeff>> {
+    pub(super) fn row(&self, feature: &[Vec<f64>], row: &[Coeff], between: (f64, f64)) -> Vec<Coeff> {
         let params = self.in_order();
         let sizes = sizes(self.features(), self.window());
-        let said = small_net::ask(&params, &sizes, &tape.take_feature()?, between);
-        Ok(row.iter().zip(said[..row.len()].iter().rev()).map(|(w, own)| w + own).collect())
+        let said = small_net::ask(&params, &sizes, feature, between);
+        row.iter().zip(said[..row.len()].iter().rev()).map(|(w, own)| w + own).collect()
     }
 
     /// Weights of a layer, then its biases, as the network takes them.

@@ -1,12 +1,11 @@
 //! How long a grid is: a number of steps, or the network calls they must cost.
 
-use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::sample::{Plan, count_calls};
 use dyweight_core::schedule::{Grid, Schedule};
-use dyweight_core::solver::{Run, Solver};
-use dyweight_core::tape::{Query, Tape, Var};
+use dyweight_core::solver::{Run, Solver, Times};
+use dyweight_core::tape::{Tape, Var};
 
 /// The most steps a grid may have.
 const MOST_STEPS: usize = 100_000;
@@ -49,14 +48,14 @@ pub struct Evaluations {
     pub beside: usize,
 }
 
-struct EvaluationsRun<'s>(&'s Evaluations, &'s [Coeff]);
+struct EvaluationsRun<'s>(&'s Evaluations, Times<'s>);
 
 impl Solver for Evaluations {
     fn label(&self) -> String {
         format!("a method of {} evaluations a step", self.apart + self.beside)
     }
 
-    fn begin<'s>(&'s self, times: &'s [Coeff], _: Prediction) -> Result<Box<dyn Run + 's>> {
+    fn begin<'s>(&'s self, times: Times<'s>, _: Prediction) -> Result<Box<dyn Run + 's>> {
         Ok(Box::new(EvaluationsRun(self, times)))
     }
 }
@@ -65,10 +64,7 @@ impl Run for EvaluationsRun<'_> {
     fn step(&mut self, tape: &mut Tape<'_>, i: usize, x: Var) -> Result<Var> {
         let Self(evaluations, times) = self;
         for k in 0..evaluations.apart + evaluations.beside {
-            if k > evaluations.apart {
-                tape.beside();
-            }
-            tape.slope(&x, &Query::at(&times[i]))?;
+            tape.slope(&x, &times.query(i).in_parallel(k > evaluations.apart))?;
         }
         Ok(x)
     }

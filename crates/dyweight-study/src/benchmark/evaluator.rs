@@ -8,7 +8,7 @@ use super::candidate::Candidate;
 use super::experiment::{Entry, Experiment, Judging, Subject};
 use super::pictures::Pictures;
 use super::record::Score;
-use dyweight_core::denoiser::{Denoiser, Levels, Prediction};
+use dyweight_core::denoiser::{Call, Prediction, Watched};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
 use dyweight_core::tensor::Tensor;
@@ -21,7 +21,7 @@ use dyweight_sample::{Learned, OnModel, SampleSpec, Sampler, Show, Who, in_parts
 use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::Budget;
 use dyweight_train::Targets;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -192,7 +192,7 @@ pub(super) struct Evaluator<'j> {
     /// The teacher's samples by their features, where there are any; none but at rank 0.
     pub imitated: Option<&'j Paired>,
     /// LowerOrderFinalText how many samples are done; true asks to stop.
-    pub tick: &'j (dyn Fn(usize) -> bool + Sync),
+    pub tick: &'j (dyn Fn(usize) -> Result<()> + Sync),
 }
 
 /// What is found of an entry.
@@ -353,25 +353,29 @@ impl Evaluator<'_> {
         let bound = self.subject.model.model.denoiser(&pairs.condition(range.clone()))?;
         // The time the solver takes itself to be at, where that is not what the network is told.
         let times = sampler.realised.as_ref().map(|times| &times[usize::from(sampler.afs)..]);
-        let spy = SlopeProbe { inner: &*bound, times, seen: Mutex::default() };
+        let seen = Mutex::new(SlopeProbe::new(bound.info().prediction, times));
+        let probed = Watched::new(bound, |call| {
+            seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).see(&call);
+            Ok(())
+        });
         let mut pictures = Pictures::begin(range.start, &*self.subject.model.model);
         let latents = pairs.latents(range.clone())?;
         let (begun, mut watching) = (Instant::now(), Duration::ZERO);
-        let outcome = sampler.sample(&spy, &latents, &mut |state| {
+        let outcome = sampler.sample(&probed, &latents, &mut |state| {
             let begun = Instant::now();
             pictures.see(state);
-            let stop = (self.tick)(0);
+            let goes_on = (self.tick)(0);
             watching += begun.elapsed();
-            if stop { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+            goes_on
         });
         let elapsed = begun.elapsed();
-        let Seen { slopes, watching: spied } = spy.seen.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let seconds = elapsed.saturating_sub(watching + spied).as_secs_f64();
+        let probe = seen.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let seconds = elapsed.saturating_sub(watching + probe.watching).as_secs_f64();
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
                 let lost = Some(Divergence::of(error, range.start)?);
-                (self.tick)(range.len());
+                let _ = (self.tick)(range.len());
                 return Ok(Part { lost, seconds, ..Part::default() });
             }
         };
@@ -379,8 +383,8 @@ impl Evaluator<'_> {
         let errors = squared_errors(&outcome.samples, &targets[targets.len() - 1])?;
         let features = self.features(&outcome.samples)?;
         let scores = self.judging.scores(self.subject, &outcome.samples, range.clone())?;
-        (self.tick)(range.len());
-        Ok(Part { lost: None, seconds, errors, features, scores, slopes, pictures })
+        let _ = (self.tick)(range.len());
+        Ok(Part { lost: None, seconds, errors, features, scores, slopes: probe.slopes, pictures })
     }
 }
 
@@ -389,28 +393,26 @@ fn deviation(samples: &[[f64; 2]]) -> f64 {
     (mean(1) - mean(0).powi(2)).max(0.0).sqrt()
 }
 
-/// Watches the slopes at the network's calls.
+/// Sees the slopes at the network's calls.
 struct SlopeProbe<'s> {
-    inner: &'s dyn Denoiser,
+    prediction: Prediction,
     times: Option<&'s [f64]>,
-    seen: Mutex<Seen>,
-}
-
-#[derive(Default)]
-struct Seen {
     /// Mean and mean square of the slope, for each evaluation and sample.
     slopes: Vec<Vec<[f64; 2]>>,
     /// Time taken to see them.
     watching: Duration,
 }
 
-impl SlopeProbe<'_> {
-    /// Notes the slopes of an answer.
-    fn note(&self, x: &Tensor, levels: &Levels, out: &Tensor) {
+impl<'s> SlopeProbe<'s> {
+    fn new(prediction: Prediction, times: Option<&'s [f64]>) -> Self {
+        Self { prediction, times, slopes: Vec::new(), watching: Duration::ZERO }
+    }
+
+    fn see(&mut self, call: &Call<'_>) {
+        let Call::Answered { x, levels, answer } = call else { return };
         let begun = Instant::now();
-        let mut seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let call = seen.slopes.len();
-        let slope = |i: usize, (x, d): (&f64, &f64)| match self.inner.prediction() {
+        let call = self.slopes.len();
+        let slope = |i: usize, (x, d): (&f64, &f64)| match self.prediction {
             Prediction::Velocity => *d,
             Prediction::Denoised => {
                 let time = self.times.and_then(|t| t.get(call)).copied().unwrap_or_else(|| levels.of(i));
@@ -419,42 +421,11 @@ impl SlopeProbe<'_> {
         };
         // Sample by sample, so that sums do not depend on how samples fall into batches.
         let moments = |i: usize| {
-            let slopes = x.sample(i).iter().zip(out.sample(i)).map(|pair| slope(i, pair));
+            let slopes = x.sample(i).iter().zip(answer.sample(i)).map(|pair| slope(i, pair));
             let (sum, squares) = slopes.fold((0.0, 0.0), |(sum, squares), d| (sum + d, squares + d * d));
             [sum, squares].map(|v| v / x.sample_len() as f64)
         };
-        let slopes = (0..x.samples()).map(moments).collect();
-        seen.slopes.push(slopes);
-        seen.watching += begun.elapsed();
-    }
-}
-
-impl Denoiser for SlopeProbe<'_> {
-    fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor> {
-        let out = self.inner.predict(x, levels)?;
-        self.note(x, levels, &out);
-        Ok(out)
-    }
-
-    fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
-        let (out, feature) = self.inner.predict_with_feature(x, levels, len)?;
-        self.note(x, levels, &out);
-        Ok((out, feature))
-    }
-
-    fn require_embedding(&self, len: usize) -> Result<()> {
-        self.inner.require_embedding(len)
-    }
-
-    fn prediction(&self) -> Prediction {
-        self.inner.prediction()
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        self.inner.sigma_range()
-    }
-
-    fn calls(&self) -> usize {
-        self.inner.calls()
+        self.slopes.push((0..x.samples()).map(moments).collect());
+        self.watching += begun.elapsed();
     }
 }

@@ -145,7 +145,7 @@ impl Subject {
     /// Network calls of one evaluation.
     pub fn calls(&self) -> Result<usize> {
         let inputs = self.inputs(Noise::Seeds { seeds: vec![0], rng: Rng::Native });
-        Ok(self.model.model.denoiser(&inputs.condition(0..1))?.calls())
+        Ok(self.model.model.denoiser(&inputs.condition(0..1))?.info().calls)
     }
 
     /// What solvers run on.

@@ -60,10 +60,10 @@ impl Experiment {
             if results.training_records.contains_key(&key) || forecast.training_records.contains_key(&key) {
                 continue;
             }
-            let config = TrainingJob::of(&key, entry, &self.subjects[*on], directory, comm)?;
+            let config = TrainingJob::of(&key, entry, &self.subjects[*on], directory, comm, None)?;
             let Some(config) = config else { continue };
-            forecast.lesson_batch = forecast.lesson_batch.max(config.batch());
-            let work = config.work_after(&mut taught)?;
+            forecast.lesson_batch = forecast.lesson_batch.max(config.trainer().plan.recipe.micro_batch);
+            let work = config.trainer().work_after(&mut taught)?;
             forecast.training_records.insert(key, work);
         }
         Ok(forecast)

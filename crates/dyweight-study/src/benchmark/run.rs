@@ -29,7 +29,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -64,8 +63,8 @@ pub trait Watch: Send {
     /// So many steps of the piece were made by an earlier run.
     fn skip(&mut self, _steps: usize) {}
 
-    /// So many steps more; `Break` asks to stop.
-    fn advance(&mut self, steps: usize) -> ControlFlow<Error>;
+    /// So many steps more; an error asks to stop.
+    fn advance(&mut self, steps: usize) -> Result<()>;
 }
 
 /// All records of an experiment.
@@ -192,7 +191,7 @@ fn prepare(experiment: &Experiment, directory: &Path, comm: &Arc<dyn Comm>) -> R
         let subject = &experiment.subjects[entry.subject];
         experiment.judging.teacher(subject)?;
         if let Candidate::Learned { on, .. } = &entry.who {
-            TrainingJob::of("", entry, &experiment.subjects[*on], directory, comm)?;
+            TrainingJob::of("", entry, &experiment.subjects[*on], directory, comm, None)?;
         }
         sampler_of(entry, subject)
     };
@@ -227,7 +226,7 @@ impl Working<'_> {
             if !self.results.training_records.contains_key(&key) {
                 continue;
             }
-            let config = TrainingJob::of(&key, entry, &self.experiment.subjects[*on], self.directory, self.comm)?;
+            let config = TrainingJob::of(&key, entry, &self.experiment.subjects[*on], self.directory, self.comm, None)?;
             if let Some(files) = config.map(|c| c.files()).filter(|f| f.state.exists()) {
                 dyweight_train::remove_state(&files)?;
             }
@@ -281,14 +280,14 @@ impl Working<'_> {
     fn learn(&mut self, key: &str, entry: &Entry, stages: &[usize]) -> Result<()> {
         let Candidate::Learned { on, .. } = &entry.who else { return Ok(()) };
         let subject = &self.experiment.subjects[*on];
-        let Some(config) = TrainingJob::of(key, entry, subject, self.directory, self.comm)? else { return Ok(()) };
-        let config = config.stopped_by(self.watch.stop());
+        let job = TrainingJob::of(key, entry, subject, self.directory, self.comm, self.watch.stop())?;
+        let Some(job) = job else { return Ok(()) };
         let cost = self.forecast.training_records.get(key).map_or(0.0, Work::in_calls);
-        self.begin(&format!("training {}, {} calls", entry.row, entry.nfe), config.iterations(), cost);
+        self.begin(&format!("training {}, {} calls", entry.row, entry.nfe), job.trainer().iterations(), cost);
         let watch = &mut self.watch;
-        let (begun, is_new) = (Instant::now(), !config.files().state.exists());
+        let (begun, is_new) = (Instant::now(), !job.files().state.exists());
         let mut is_root = true;
-        let training_record = config.take(stages, &mut |iteration, _| {
+        let training_record = job.take(stages, &mut |iteration| {
             if std::mem::take(&mut is_root) && iteration.index > 0 {
                 watch.skip(iteration.index);
             }
@@ -306,7 +305,7 @@ impl Working<'_> {
             atomic::write(&path, &training_record.file.to_bytes())?;
         }
         self.record(training_record.map(|training_record| Line::TrainingRecord(Box::new(training_record))))?;
-        if self.comm.is_root() { dyweight_train::remove_state(&config.files()) } else { Ok(()) }
+        job.finish()
     }
 
     /// Tells the watcher what comes now.
@@ -352,7 +351,7 @@ impl Working<'_> {
         .cached_in(self.directory.join("teacher"), &format!("{} {}", subject.model.sha256, subject.model.settings))?;
         self.teach(&targets, samples, entry.subject)?;
         self.show_teacher(&targets, entry.subject)?;
-        let still = Evaluator { judging, subject, targets: &targets, imitated: None, tick: &|_| false };
+        let still = Evaluator { judging, subject, targets: &targets, imitated: None, tick: &|_| Ok(()) };
         let (share, teacher) = (still.share().len(), experiment.teacher_key(entry.subject));
         if !self.imitated.contains_key(&entry.subject) {
             let features = still.teacher_features()?;
@@ -368,7 +367,7 @@ impl Working<'_> {
         let watch = Mutex::new(&mut self.watch);
         let tick = |steps: usize| {
             let mut watch = watch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            watch.advance(steps).is_break()
+            watch.advance(steps)
         };
         let judge = Evaluator { judging, subject, targets: &targets, imitated: imitated.as_deref(), tick: &tick };
         let found = judge.score(key, entry, ready)?;
@@ -406,7 +405,7 @@ impl Working<'_> {
         for first in (0..samples).step_by(batch) {
             let last = (first + batch).min(samples);
             targets.prepare(first..last)?;
-            let stop = self.watch.advance(last - first).is_break();
+            let stop = self.watch.advance(last - first).is_err();
             if self.comm.any(stop)? {
                 return Err(Error::Cancelled);
             }

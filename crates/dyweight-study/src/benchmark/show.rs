@@ -10,6 +10,8 @@ use dyweight_report::{Axis, Dash, Figure, HeatMap, LineChart, Marker, Series};
 
 /// Differences are shown this many times as large as they are.
 const AMPLIFIED: u16 = 3;
+/// Rows and columns of pictures under the slider: few, so that they are large.
+const LARGE: usize = 3;
 /// Panels of training curves; more are not looked at.
 const MOST_PANELS: usize = 12;
 
@@ -38,9 +40,7 @@ impl View<'_> {
             return;
         }
         let section = page.section("Before and after");
-        let choice = section
-            .text("The same seeds and the same number of network calls. Drag the slider.")
-            .choice("Network calls");
+        let choice = section.text("The same seeds and the same number of network calls.").choice("Network calls");
         for column in shown {
             if let Some((left, right)) = sheets(column) {
                 choice.option(column).compare(self.before_and_after((before(column), left), (after, right), column));
@@ -56,7 +56,8 @@ impl View<'_> {
         }
         let choice = page.section("Samples").choice("Samples");
         for column in &shown {
-            let mut gallery = Gallery::new(format!("First samples of every solver, {column}, same seeds."), 3);
+            let caption = format!("First samples of every solver, {column}, same seeds.");
+            let mut gallery = Gallery::new(caption, 3).drawn(self.are_drawn(column));
             for row in self.rows() {
                 if let Some(image) = self.sheet(row, column) {
                     gallery = gallery.with(row, image);
@@ -67,18 +68,29 @@ impl View<'_> {
         self.ways(page);
     }
 
+    /// True if samples of a column are drawn as points, not shown as images.
+    fn are_drawn(&self, column: &str) -> bool {
+        let entry = self.rows().into_iter().find_map(|row| self.entry(row, column));
+        let model = &*self.experiment.subjects[entry.map_or(0, |entry| entry.subject)].model.model;
+        model.decoder().is_none() && !is_image(model.shape())
+    }
+
     /// Two sheets under a slider, beside them the teacher's and what each lacks of it.
     fn before_and_after(&self, before: (&str, Image), after: (&str, Image), column: &str) -> Compare {
         let subject = self.entry(after.0, column).map_or(0, |entry| entry.subject);
+        let model = &*self.experiment.subjects[subject].model.model;
+        let shape = model.decoder().map_or(model.shape(), |decoder| decoder.shape());
+        let are_images = is_image(shape);
+        let large = |image: Image| if are_images { first_of(&image, shape, LARGE) } else { image };
+        let (before, after) = ((before.0, large(before.1)), (after.0, large(after.1)));
         let caption = format!("{} against {}, {column}, the first seeds.", before.0, after.0);
-        let Some(teacher) = self.results.sheet(&self.experiment.teacher_key(subject)) else {
-            return Compare::new(caption, before, after);
+        let Some(teacher) = self.results.sheet(&self.experiment.teacher_key(subject)).map(large) else {
+            return Compare::new(caption, before, after).drawn(!are_images);
         };
         let lacks = [&before, &after]
             .map(|(name, sheet)| (format!("|{name} − teacher| × {AMPLIFIED}"), difference(sheet, &teacher)));
-        let are_images = is_image(self.experiment.subjects[subject].model.model.shape());
         let name = format!("teacher, {} calls", self.teacher_calls());
-        let mut compare = Compare::new(caption, before, after).with(name, teacher);
+        let mut compare = Compare::new(caption, before, after).with(name, teacher).drawn(!are_images);
         for (label, image) in lacks {
             if let Some(image) = image.filter(|_| are_images) {
                 compare = compare.with(label, image);
@@ -188,6 +200,15 @@ impl View<'_> {
     }
 }
 
+/// The first rows and columns of a contact sheet of images of this shape.
+fn first_of(sheet: &Image, [_, h, w]: [usize; 3], many: usize) -> Image {
+    let kept = |side: usize, tile: usize| (many * (tile + 1) + 1).min(side);
+    let (width, height, channels) = (kept(sheet.width(), w), kept(sheet.height(), h), sheet.channels());
+    let rows = sheet.data().chunks_exact(sheet.width() * channels).take(height);
+    let data = rows.flat_map(|row| &row[..width * channels]).copied().collect();
+    Image::new(width, height, channels, data).unwrap_or_else(|_| sheet.clone())
+}
+
 /// The size of the difference of two pictures, dark where there is much; none if they are of different sizes.
 fn difference(sheet: &Image, teacher: &Image) -> Option<Image> {
     let (a, b) = (sheet.to_rgb(), teacher.to_rgb());
@@ -202,6 +223,17 @@ fn difference(sheet: &Image, teacher: &Image) -> Option<Image> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_pictures_of_a_sheet_are_those_of_a_smaller_sheet() {
+        use dyweight_files::image::contact_sheet;
+        let tile = |v: usize| Image::new(9, 8, 1, vec![v as u8; 72]).unwrap();
+        let tiles: Vec<Image> = (0..64).map(tile).collect();
+        let few: Vec<Image> = [0, 1, 8, 9].map(tile).to_vec();
+        let sheet = contact_sheet(&tiles, 8, 1).unwrap();
+        assert_eq!(first_of(&sheet, [1, 8, 9], 2), contact_sheet(&few, 2, 1).unwrap());
+        assert_eq!(first_of(&sheet, [1, 8, 9], 20), sheet);
+    }
 
     #[test]
     fn a_difference_is_white_where_there_is_none() {

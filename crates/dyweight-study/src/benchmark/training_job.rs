@@ -10,21 +10,29 @@ use dyweight_sample::Stop;
 use dyweight_sample::comm::Comm;
 use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::Budget;
-use dyweight_train::{Files, Iteration, TeacherCalls, TrainConfig, Trainer, Training, Work};
-use serde_json::Value;
-use std::ops::ControlFlow;
+use dyweight_train::{
+    Files, History, Iteration, Outputs, TrainConfig, TrainOutcome, TrainRun, TrainWatch, Trainer, Training,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// LowerOrderFinalText after each iteration, with the total; `Break` stops with the state saved.
-pub(super) type TrainingWatcher<'w> = dyn FnMut(&Iteration, usize) -> ControlFlow<Error> + 'w;
+/// Told after each iteration; `Break` stops with the state saved.
+pub(super) type TrainingWatcher<'w> = dyn FnMut(&Iteration) -> Result<()> + 'w;
 
 /// The training an entry asks for.
 pub(super) struct TrainingJob<'c> {
     key: &'c str,
-    trainer: Trainer,
-    /// The experiment's directory.
-    directory: &'c Path,
+    run: TrainRun,
+    /// Where state, log and stages are.
+    folder: PathBuf,
+}
+
+/// Keeps the solver after some iterations.
+struct Stages<'s> {
+    job: &'s TrainingJob<'s>,
+    wanted: &'s [usize],
+    trainer: Option<Arc<Trainer>>,
+    watch: &'s mut TrainingWatcher<'s>,
 }
 
 impl<'c> TrainingJob<'c> {
@@ -35,6 +43,7 @@ impl<'c> TrainingJob<'c> {
         subject: &'c Subject,
         directory: &'c Path,
         comm: &Arc<dyn Comm>,
+        stop: Option<Stop>,
     ) -> Result<Option<Self>> {
         let Candidate::Learned { train, schedule, .. } = &entry.who else { return Ok(None) };
         let model = &subject.model;
@@ -48,95 +57,80 @@ impl<'c> TrainingJob<'c> {
             cache: Some(directory.join("teacher")),
             files: Some(Files::beside(&folder.join(format!("{key}.json")))),
             resume: true,
+            prompts: subject.show.prompts().cloned(),
+            stop,
             ..TrainConfig::new(model.model.clone(), model.identity(), budget, (**train).clone(), loss)
         };
-        Ok(Some(Self { key, trainer: config.prepare()?, directory }))
+        Ok(Some(Self { key, run: TrainRun::new(config.prepare()?, Outputs::default())?, folder }))
     }
 
-    /// Iterations of the whole run.
-    pub fn iterations(&self) -> usize {
-        self.trainer.iterations()
-    }
-
-    /// Samples per network call.
-    pub fn batch(&self) -> usize {
-        self.trainer.plan.recipe.micro_batch
-    }
-
-    /// What it costs after others, whose teachers' results it finds.
-    pub fn work_after(&self, taught: &mut TeacherCalls) -> Result<Work> {
-        self.trainer.work_after(taught)
-    }
-
-    /// Ends its first validation once this is so.
-    pub fn stopped_by(mut self, stop: Option<Stop>) -> Self {
-        self.trainer.stopped_by(stop);
-        self
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.directory.join("lessons")
+    /// The training.
+    pub fn trainer(&self) -> &Trainer {
+        &self.run.trainer
     }
 
     /// State and log of the run.
     pub fn files(&self) -> Files {
-        Files::beside(&self.folder().join(format!("{}.json", self.key)))
+        Files::beside(&self.folder.join(format!("{}.json", self.key)))
+    }
+
+    /// Removes the state, once the record is kept.
+    pub fn finish(&self) -> Result<()> {
+        self.run.finish()
     }
 
     fn stage_file(&self, iterations: usize) -> PathBuf {
-        self.folder().join(format!("{}-after-{iterations}.json", self.key))
+        self.folder.join(format!("{}-after-{iterations}.json", self.key))
     }
 
     /// Trains, or goes on training; `stages` are iterations after which the solver is kept too. Nothing at every rank but 0.
     pub fn take(&self, stages: &[usize], watch: &mut TrainingWatcher<'_>) -> Result<Option<TrainingRecord>> {
-        let (folder, comm) = (self.folder(), &self.trainer.config().comm);
-        if comm.is_root() {
-            std::fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
+        let is_root = self.trainer().config().comm.is_root();
+        if is_root {
+            std::fs::create_dir_all(&self.folder).map_err(|e| Error::io("create", &self.folder, e))?;
         }
-        let dataset = self.trainer.dataset()?;
-        let settled = self.trainer.settled(&dataset, &mut |_| {})?;
-        let trainer = settled.as_ref().map_or(&self.trainer, |(trainer, _)| trainer);
-        if stages.contains(&0) {
-            self.keep_stage(trainer, &trainer.begin(&dataset)?, 0, stages)?;
-        }
-        let trained = trainer.run(&dataset, &mut |iteration, run| match self.keep_stage(
-            trainer,
-            run,
-            iteration.index + 1,
-            stages,
-        ) {
-            Ok(()) => watch(iteration, self.iterations()),
-            Err(error) => ControlFlow::Break(error),
-        })?;
-        if comm.is_root() { self.training_record(&trained.run, trained.file, stages).map(Some) } else { Ok(None) }
+        let mut stages_kept = Stages { job: self, wanted: stages, trainer: None, watch };
+        let (_, trained) = self.run.run(&self.trainer().dataset()?, &mut stages_kept)?;
+        if is_root { self.training_record(trained, stages).map(Some) } else { Ok(None) }
     }
 
-    fn keep_stage(&self, trainer: &Trainer, run: &Training, made: usize, stages: &[usize]) -> Result<()> {
-        if !stages.contains(&made) || !run.comm().is_root() {
-            return Ok(());
-        }
-        let file = trainer.solver_file(run, &run.params, None)?;
-        atomic::write(&self.stage_file(made), &file.to_bytes())
-    }
-
-    fn training_record(&self, run: &Training, file: SolverFile, stages: &[usize]) -> Result<TrainingRecord> {
-        let log = self.files().log;
-        let text = std::fs::read_to_string(&log).map_err(|e| Error::io("read", &log, e))?;
-        let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap_or_default()).collect();
-        let validation = lines.iter().enumerate().filter_map(|(i, l)| Some((i + 1, l["validation"].as_f64()?)));
+    fn training_record(&self, trained: TrainOutcome, stages: &[usize]) -> Result<TrainingRecord> {
         let stage = |made: &usize| {
             let path = self.stage_file(*made);
             let bytes = read_file(&path, 1 << 20)?;
             let file = SolverFile::parse(&bytes).map_err(|p| Error::malformed(&path, p))?;
             Ok((*made, Box::new(file)))
         };
+        let History { losses, validations } = trained.history;
         Ok(TrainingRecord {
             training_record: self.key.into(),
-            file: Box::new(file),
-            losses: lines.iter().map(|l| l["loss"].as_f64()).collect(),
-            validation: validation.collect(),
-            pairs_per_iteration: run.recipe().pairs,
+            file: Box::new(trained.file),
+            losses,
+            validation: validations.into_iter().map(|(index, loss)| (index + 1, loss)).collect(),
+            pairs_per_iteration: trained.run.recipe().pairs,
             stages: stages.iter().map(stage).collect::<Result<_>>()?,
         })
+    }
+}
+
+impl Stages<'_> {
+    fn keep(&self, trainer: &Trainer, run: &Training, made: usize) -> Result<()> {
+        if !self.wanted.contains(&made) || !run.comm().is_root() {
+            return Ok(());
+        }
+        let file = trainer.solver_file(run, &run.params, None)?;
+        atomic::write(&self.job.stage_file(made), &file.to_bytes())
+    }
+}
+
+impl TrainWatch for Stages<'_> {
+    fn begin(&mut self, trainer: &Arc<Trainer>, run: &Training) -> Result<()> {
+        self.trainer = Some(trainer.clone());
+        self.keep(trainer, run, 0)
+    }
+
+    fn iteration(&mut self, iteration: &Iteration, run: &Training) -> Result<()> {
+        self.trainer.as_ref().map_or(Ok(()), |trainer| self.keep(trainer, run, iteration.index + 1))?;
+        (self.watch)(iteration)
     }
 }

@@ -172,6 +172,16 @@ impl<'v> View<'v> {
         Some(Gain { column, row, other, tried, percent, is_clear })
     }
 
+    /// The column in which two rows differ most by ratio, of those in which they clearly differ, with both values.
+    pub fn clearest(&self, measure: Measure, row: &str, against: &str) -> Option<(&str, f64, f64)> {
+        let clear = |column| {
+            let (a, b) = self.judged(measure, row, column).zip(self.judged(measure, against, column))?;
+            (a.clearly_below(&b) || b.clearly_below(&a)).then_some((column, a.value, b.value))
+        };
+        let ratio = |(_, a, b): &(&str, f64, f64)| (a / b).ln().abs();
+        self.columns().into_iter().filter_map(clear).max_by(|a, b| ratio(a).total_cmp(&ratio(b)))
+    }
+
     /// Compares two rows in every column where both have numbers.
     pub fn tally(&self, measure: Measure, row: &str, against: &str) -> Tally {
         let mut tally = Tally::default();
@@ -265,11 +275,6 @@ impl Tally {
         }
     }
 
-    /// Adds another tally.
-    pub fn join(self, other: Self) -> Self {
-        Self { below: self.below + other.below, level: self.level + other.level, above: self.above + other.above }
-    }
-
     /// All comparisons.
     pub fn all(&self) -> usize {
         self.below + self.level + self.above
@@ -277,7 +282,13 @@ impl Tally {
 
     /// The comparisons in words: how often the first was smaller.
     pub fn words(&self) -> String {
-        let Self { below, level, above } = self;
-        format!("clearly better in {below} of {} comparisons, level in {level}, clearly worse in {above}", self.all())
+        let all = self.all();
+        if all > 0 && self.below == all {
+            return if all == 1 { "clearly better".into() } else { format!("clearly better in all {all} comparisons") };
+        }
+        let part = |(count, words): (usize, &str)| (count > 0).then(|| format!("{words} in {count}"));
+        let counts = [(self.below, "clearly better"), (self.level, "level"), (self.above, "clearly worse")];
+        let said: Vec<String> = counts.into_iter().filter_map(part).collect();
+        format!("{} of {all} comparisons", said.join(", "))
     }
 }

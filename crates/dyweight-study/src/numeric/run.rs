@@ -10,10 +10,9 @@ use super::options::{NumericOptions, Settings};
 use super::problem::{LinearProblem, Track};
 use super::record::{Record, Store, StudyCell};
 use super::{figures, observe, tables};
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::Result;
 use dyweight_core::noise::Stream;
 use rayon::prelude::*;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// Steps of the teacher, which is the classical AB-4.
@@ -45,11 +44,11 @@ pub struct Summary {
 
 /// Runs the study into a directory; cells already recorded there are not computed again.
 ///
-/// Stops with [`Error::Cancelled`] when `progress` breaks; finished cells stay on record.
+/// Stops with the error of `progress`; finished cells stay on record.
 pub fn run(
     options: &NumericOptions,
     outdir: &Path,
-    progress: &mut dyn FnMut(CellProgress<'_>) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(CellProgress<'_>) -> Result<()>,
 ) -> Result<Summary> {
     options.validate()?;
     let mut store = Store::open(outdir, &options.settings)?;
@@ -69,9 +68,7 @@ pub fn run(
                 store.append(set.solve(&tracks, *cell, &options.settings))?;
                 done += 1;
                 let progress_made = CellProgress { done, total: wanted.len(), latest: &store.records()[cell] };
-                if progress(progress_made).is_break() {
-                    return Err(Error::Cancelled);
-                }
+                progress(progress_made)?;
             }
         }
     }

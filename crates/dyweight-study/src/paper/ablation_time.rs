@@ -41,6 +41,22 @@ fn finding(view: &View<'_>, measure: Measure) -> Finding {
     let without = [NO_SHIFT, NO_SCALE, NEITHER].map(|row| (row, view.tally(measure, FULL, row)));
     let yes = without.iter().map(|(_, t)| t.below).sum();
     let all = without.iter().map(|(_, t)| t.all()).sum();
-    let words: Vec<String> = without.iter().map(|(row, t)| format!("against '{row}' {}", t.words())).collect();
-    Finding::counted(yes, all, format!("the full method is {}.", words.join("; ")))
+    let parts = [("time shifting", NO_SHIFT), ("time scaling", NO_SCALE), ("both together", NEITHER)];
+    let words = parts.map(|(what, row)| worth(view, measure, what, row));
+    Finding::counted(yes, all, format!("{}.", words.join("; ")))
+}
+
+/// "time shifting matters: 0.177 → 0.126 at 3 calls", where it differs most.
+fn worth(view: &View<'_>, measure: Measure, what: &str, without: &str) -> String {
+    let Some((column, full, left_out)) = view.clearest(measure, FULL, without) else {
+        return format!("{what} makes no clear difference");
+    };
+    let word = if full < left_out { "matters" } else { "does harm" };
+    format!("{what} {word}: {} → {} at {column}", brief(left_out), brief(full))
+}
+
+/// Three digits.
+fn brief(value: f64) -> String {
+    let decimals = (2.0 - value.abs().max(1e-6).log10().floor()).clamp(0.0, 8.0);
+    format!("{value:.0$}", decimals as usize)
 }

@@ -36,7 +36,6 @@ fn given(setup: &StudySetup) -> Vec<Entry> {
 
 /// The learned row against all others, budget by budget.
 pub(super) fn finding(view: &View<'_>, measure: Measure) -> Finding {
-    let mut all = Tally::default();
     let (mut won, mut columns, mut lost) = (0, 0, Vec::new());
     for column in view.columns() {
         let Some(own) = view.judged(measure, FULL, column) else { continue };
@@ -51,13 +50,10 @@ pub(super) fn finding(view: &View<'_>, measure: Measure) -> Finding {
         }
         columns += 1;
         won += usize::from(tally.all() > 0 && tally.below == tally.all());
-        all = all.join(tally);
     }
     let exceptions =
         if lost.is_empty() { String::new() } else { format!("; not clearly ahead of {}", lost.join(", ")) };
-    let sentence = format!(
-        "{FULL} is clearly ahead of every handcrafted solver at {won} of {columns} budgets ({}){exceptions}.",
-        all.words()
-    );
+    let budgets = if won == columns { format!("all {columns}") } else { format!("{won} of {columns}") };
+    let sentence = format!("{FULL} is clearly ahead of every handcrafted solver at {budgets} budgets{exceptions}.");
     Finding::counted(won, columns, sentence)
 }

@@ -15,9 +15,9 @@ use crate::learnable::Learnable;
 use crate::recipe::Phase;
 use crate::spec::{TrainSpec, finite_above, positive};
 use dyweight_core::coeff::Coeff;
-use dyweight_core::denoiser::{Denoiser, Levels, Model, Prediction};
+use dyweight_core::denoiser::{Denoiser, Info, Levels, Model};
 use dyweight_core::error::{Error, Result};
-use dyweight_core::sample::{Plan, count_calls, sample};
+use dyweight_core::sample::{Plan, count_calls, sample_observed};
 use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::Solver;
 use dyweight_core::tape::{Query, Tape};
@@ -33,7 +33,7 @@ use dyweight_solvers::spec::SolverSpec;
 use dyweight_solvers::spec::budget::check_steps;
 use dyweight_solvers::{Cost, Gits, shortest};
 use serde::{Deserialize, Serialize};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// GITS's own options.
@@ -178,12 +178,8 @@ pub struct Ground<'g> {
 
 impl Ground<'_> {
     /// What an observer of steps says: to go on, unless the search is to stop.
-    fn onward(&self) -> ControlFlow<Error> {
-        if self.stop.is_some_and(|stop| stop()) {
-            ControlFlow::Break(Error::Cancelled)
-        } else {
-            ControlFlow::Continue(())
-        }
+    fn onward(&self) -> Result<()> {
+        if self.stop.is_some_and(|stop| stop()) { Err(Error::Cancelled) } else { Ok(()) }
     }
 }
 
@@ -210,12 +206,8 @@ impl Denoiser for Memo<'_> {
         Ok(answer)
     }
 
-    fn prediction(&self) -> Prediction {
-        self.inner.prediction()
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        self.inner.sigma_range()
+    fn info(&self) -> Info {
+        self.inner.info()
     }
 }
 
@@ -245,18 +237,15 @@ impl Search {
         let plan = Plan::new(&*solver, &self.teacher_grid).afs(ground.frame.afs);
         let last = self.teacher_grid.steps();
         let (mut states, mut slopes) = (Vec::new(), Vec::new());
-        sample(&memo, &plan, noise, &mut |state| {
+        sample_observed(&memo, &plan, noise, &mut |state| {
             states.push(state.x.tensor().clone());
             if state.index == last {
-                return ControlFlow::Continue(());
+                return Ok(());
             }
             ground.onward()?;
             let mut tape = Tape::sampling(&memo).analytic_first(ground.frame.afs && state.index == 0);
-            match tape.slope(state.x, &Query::at(&Coeff::from(state.sigma))) {
-                Ok(slope) => slopes.push(slope.tensor().clone()),
-                Err(error) => return ControlFlow::Break(error),
-            }
-            ControlFlow::Continue(())
+            slopes.push(tape.slope(state.x, &Query::at(&Coeff::from(state.sigma)))?.tensor().clone());
+            Ok(())
         })?;
         Ok(TrainConfig { states, slopes })
     }
@@ -320,7 +309,7 @@ impl Search {
                 points.insert(1, k);
                 let solver = self.base.build(ground.frame.bounded)?;
                 let plan = Plan::new(&*solver, &self.grid(&points)?).afs(true);
-                Ok(sample(&*model, &plan, &noise, &mut |_| ground.onward())?.samples)
+                Ok(sample_observed(&*model, &plan, &noise, &mut |_| ground.onward())?.samples)
             };
             Tensor::concat(&in_parts(ground.model, 0..noise.samples(), ground.batch, part)?)
         };

@@ -6,6 +6,7 @@ mod plan;
 mod teacher;
 
 pub use few_pairs::{MOST_PARAMETERS, TrainRecipe};
+pub(crate) use plan::TRAINING;
 pub use plan::{Defaults, TrainPlan};
 pub use teacher::TeacherGrid;
 

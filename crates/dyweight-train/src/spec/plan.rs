@@ -14,13 +14,18 @@ use dyweight_files::TensorFile;
 use dyweight_sample::{GridRule, Inputs, Noise, Prompts, Show};
 use dyweight_solvers::learned::Frame;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+/// What the noise of training pairs is for.
+pub(crate) const TRAINING: &str = "training";
 /// The share of a second-order step that is taken where the rate is highest.
 const NEWTON_RATE: f64 = 0.5;
 
 /// Everything about a run but the model and the budget's targets.
 pub struct TrainPlan {
+    /// What training pairs begin with and show.
+    pub inputs: Inputs,
     /// The student.
     pub student: Student,
     /// What is learned.
@@ -41,6 +46,22 @@ pub struct TrainPlan {
     pub resolved: TrainSpec,
 }
 
+impl TrainPlan {
+    /// The same inputs on noise for another purpose, which training must not share.
+    pub fn inputs_for(&self, purpose: &'static str) -> Inputs {
+        let noise = match &self.inputs.noise {
+            Noise::Stream { seed, .. } => Noise::Stream { seed: *seed, purpose },
+            given => given.clone(),
+        };
+        Inputs { noise, ..self.inputs.clone() }
+    }
+
+    /// Network calls of one evaluation.
+    pub fn calls(&self) -> usize {
+        self.taught_on.calls
+    }
+}
+
 impl TrainSpec {
     /// True if nothing but the reference algorithm is wanted.
     pub fn is_plain(&self) -> bool {
@@ -54,10 +75,23 @@ impl TrainSpec {
 
     /// The student's run for a budget.
     pub fn plan(&self, model: &dyn Model, schedule: &ScheduleSpec, budget: Budget, loss: Loss) -> Result<TrainPlan> {
+        self.plan_with(model, self.inputs(model, None)?, schedule, budget, loss)
+    }
+
+    /// The same, with what its pairs begin with and show.
+    pub(crate) fn plan_with(
+        &self,
+        model: &dyn Model,
+        inputs: Inputs,
+        schedule: &ScheduleSpec,
+        budget: Budget,
+        loss: Loss,
+    ) -> Result<TrainPlan> {
+        let calls = model.denoiser(&inputs.condition(0..1))?.info().calls;
         let method = methods::find(self.method_name())?;
         methods::refuse_foreign_options(method, self)?;
         let spec = self.with_recipe(method).with_usual(method)?;
-        let frame = spec.frame(method, model, schedule, budget)?;
+        let frame = spec.frame(method, (model, calls), schedule, budget)?;
         let Start { learnable, params, window, settled } = method.start(&spec, &frame)?;
         spec.require_squares(&loss)?;
         let relax = match spec.is_gauss_newton() {
@@ -83,7 +117,7 @@ impl TrainSpec {
         }
         let Teaching { supervision, stepwise, near, halved } =
             spec.taught_whole(method.teaching(&spec, &frame, &*learnable)?)?;
-        let taught_on = spec.taught_on(method, model, schedule, (&frame, self.calls(model)?))?;
+        let taught_on = spec.taught_on(method, model, schedule, (&frame, calls))?;
         let student = Student { frame, loss, memory: self.memory.unwrap_or_default(), stepwise, near };
         if recipe.is_second_order() {
             spec.require_second_order(method.name(), &student, &params)?;
@@ -95,7 +129,18 @@ impl TrainSpec {
             true => TrainSpec { afs: self.afs, order: self.order, lr, ..settled },
             false => TrainSpec { afs, lr, ..settled },
         };
-        Ok(TrainPlan { student, learnable, start: params, window, recipe, supervision, halved, taught_on, resolved })
+        Ok(TrainPlan {
+            inputs,
+            student,
+            learnable,
+            start: params,
+            window,
+            recipe,
+            supervision,
+            halved,
+            taught_on,
+            resolved,
+        })
     }
 
     /// An error where second-order descent has nothing to go by.
@@ -132,13 +177,13 @@ impl TrainSpec {
     fn frame(
         &self,
         method: &dyn methods::Method,
-        model: &dyn Model,
+        (model, calls): (&dyn Model, usize),
         schedule: &ScheduleSpec,
         budget: Budget,
     ) -> Result<Frame> {
         let prediction = model.prediction();
         let schedule = &method.default_schedule(schedule, prediction);
-        let rule = GridRule::new(schedule, model, self.calls(model)?)?;
+        let rule = GridRule::new(schedule, model, calls)?;
         let afs = self.afs.unwrap_or(matches!(budget, Budget::Nfe(_)) && method.default_afs(prediction));
         let bounded = model.is_bounded();
         // Numbers only exist once the length of the grid is known: a stand-in with the same calls finds it.
@@ -150,12 +195,6 @@ impl TrainSpec {
         let GridRule { schedule, range, .. } = rule;
         let (shape, feature, embedding) = (Some(model.shape()), model.feature_len(), model.embedding_len());
         Ok(Frame { grid, schedule, range, afs, prediction, bounded, shape, feature, embedding, nfe })
-    }
-
-    /// Network calls of one evaluation.
-    pub fn calls(&self, model: &dyn Model) -> Result<usize> {
-        let pairs = self.pairs(model, "training")?;
-        Ok(model.denoiser(&pairs.condition(0..1))?.calls())
     }
 
     fn recipe(
@@ -252,13 +291,15 @@ impl TrainSpec {
         }
     }
 
-    /// Pairs for training; `purpose` keeps validation apart.
-    pub fn pairs(&self, model: &dyn Model, purpose: &'static str) -> Result<Inputs> {
-        let noise = Noise::Stream { seed: self.seed.unwrap_or(0), purpose };
+    /// What training pairs begin with and show; texts that are `known` are not encoded again.
+    pub fn inputs(&self, model: &dyn Model, known: Option<&Arc<Prompts>>) -> Result<Inputs> {
+        let noise = Noise::Stream { seed: self.seed.unwrap_or(0), purpose: TRAINING };
         let (classes, class) = (model.classes(), self.class.as_ref().map(ClassName::number).transpose()?);
         Condition::classes(class).class_of_each(classes)?;
+        let prompts =
+            |path: &PathBuf| Prompts::known_or_new(Prompts::lines(path)?, self.negative.clone(), model, known);
         let show = match &self.prompts {
-            Some(path) => Show::Prompts(Arc::new(Prompts::new(Prompts::lines(path)?, self.negative.clone(), model)?)),
+            Some(path) => Show::Prompts(prompts(path)?),
             None => Show::class(class),
         };
         Ok(Inputs { noise, shape: model.shape(), classes, show, guidance: self.guidance })

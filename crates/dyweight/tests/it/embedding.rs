@@ -12,7 +12,6 @@ use dyweight::tape::{Cotangent, Memory, Tape};
 use dyweight::tensor::dot;
 use dyweight::train::{Loss, TrainSpec, train};
 use dyweight::{Result, Tensor};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 fn fashion() -> Arc<dyn Model> {
@@ -36,7 +35,7 @@ fn run(tape: &mut Tape<'_>, file: &SolverFile, numbers: &[Coeff]) -> Result<dywe
     let built = file.body.learned().build(numbers, &file.frame()?)?;
     let plan = Plan { solver: &*built.solver, times: built.times.clone(), afs: file.afs, denoise_to_zero: false };
     let start = tape.start(batch(5));
-    integrate(tape, &plan, &start, &mut |_| ControlFlow::Continue(()))
+    integrate(tape, &plan, &start, &mut |_| Ok(()))
 }
 
 fn sampled(model: &dyn Differentiable, file: &SolverFile, numbers: &[f64]) -> Result<Tensor> {

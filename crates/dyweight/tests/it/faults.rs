@@ -3,10 +3,10 @@
 
 use crate::edm_common;
 
-use dyweight::denoiser::{Condition, Denoiser, Differentiable, Levels, Model, Prediction, Pullback};
+use dyweight::denoiser::{Condition, Denoiser, Differentiable, Info, Levels, Model, Prediction, Pullback};
 use dyweight::mixture::Mixture;
 use dyweight::noise::Rng;
-use dyweight::sample::{Outcome, Plan, sample};
+use dyweight::sample::{Outcome, Plan, sample, sample_observed};
 use dyweight::schedule::Grid;
 use dyweight::solver::{DyWeight, Initial, Solver};
 use dyweight::spec::{Budget, METHODS, ScheduleSpec, SolverSpec};
@@ -15,7 +15,6 @@ use dyweight::train::{Event, Loss, Targets, Training, TrainingParts};
 use dyweight::train::{TrainPlan, TrainSpec};
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::Mutex;
 
@@ -83,12 +82,8 @@ impl Denoiser for Faulty {
         Ok(self.spoil(self.inner.predict(x, levels)?, spoilt))
     }
 
-    fn prediction(&self) -> Prediction {
-        Denoiser::prediction(&self.inner)
-    }
-
-    fn sigma_range(&self) -> (f64, f64) {
-        Denoiser::sigma_range(&self.inner)
+    fn info(&self) -> Info {
+        self.inner.info()
     }
 }
 
@@ -113,11 +108,11 @@ impl Model for Faulty {
     }
 
     fn prediction(&self) -> Prediction {
-        Denoiser::prediction(&self.inner)
+        Model::prediction(&self.inner)
     }
 
     fn sigma_range(&self) -> (f64, f64) {
-        Denoiser::sigma_range(&self.inner)
+        Model::sigma_range(&self.inner)
     }
 }
 
@@ -154,13 +149,13 @@ fn noise() -> Tensor {
 }
 
 fn run(model: &dyn Denoiser, plan: &Plan<'_>) -> Result<Outcome> {
-    sample(model, plan, &noise(), &mut |_| ControlFlow::Continue(()))
+    sample(model, plan, &noise())
 }
 
 /// Runs `check` for every model, method and plan.
 fn for_every_plan(mut check: impl FnMut(&Mixture, &Plan<'_>)) {
     for model in both_kinds() {
-        let prediction = Denoiser::prediction(&model);
+        let prediction = model.info().prediction;
         let grid = grid(prediction);
         for afs in [false, true] {
             for solver in solvers(prediction, afs) {
@@ -175,9 +170,9 @@ fn steps_of_calls(model: &dyn Denoiser, plan: &Plan<'_>) -> Vec<usize> {
     let mut steps = Vec::new();
     let mut note = |state: &dyweight::sample::State<'_>| {
         steps.resize(state.calls, state.index.saturating_sub(1));
-        ControlFlow::Continue(())
+        Ok(())
     };
-    sample(model, plan, &noise(), &mut note).unwrap();
+    sample_observed(model, plan, &noise(), &mut note).unwrap();
     steps
 }
 
@@ -312,7 +307,7 @@ fn networks_on_grids_far_outside_their_range() {
                 for solver in ["euler", "dpmpp", "unipc", "heun"] {
                     let solver = SolverSpec::named(solver).build(true).unwrap();
                     let plan = Plan::new(&*solver, &grid);
-                    match sample(&*bound, &plan, &batch, &mut |_| ControlFlow::Continue(())) {
+                    match sample(&*bound, &plan, &batch) {
                         Ok(outcome) => {
                             assert_eq!(outcome.samples.first_not_finite(), None, "{name}");
                             finite += 1;
@@ -347,7 +342,7 @@ fn train(student: &Arc<Faulty>, spec: &TrainSpec, show: &mut dyn FnMut(&Training
     let plan: TrainPlan = spec.plan(&**student, &ScheduleSpec::default(), Budget::Nfe(3), Loss::L2)?;
     let targets = |purpose| -> Result<Arc<Targets>> {
         let teacher = spec.teacher(&*model, &plan)?;
-        let pairs = spec.pairs(&*model, purpose)?;
+        let pairs = plan.inputs_for(purpose);
         Ok(Arc::new(Targets::new(model.clone(), pairs, teacher, plan.supervision, 4)))
     };
     let (training, validation) = (targets("training")?, targets("validation")?);

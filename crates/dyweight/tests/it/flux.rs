@@ -6,13 +6,12 @@ use dyweight::denoiser::{Condition, Levels, Model};
 use dyweight::models::ModelSpec;
 use dyweight::noise::Rng;
 use dyweight::sample::Learned;
-use dyweight::sample::{Plan, sample};
+use dyweight::sample::{Plan, sample, sample_observed};
 use dyweight::schedule::Schedule;
 use dyweight::spec::budget::Setting;
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
 use dyweight::train::{Optimiser, TrainSpec, train};
 use dyweight::{Result, Tensor};
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -48,9 +47,9 @@ fn released_coefficients_give_the_states_of_the_official_formula() -> Result<()>
             let built = file.build()?;
             let plan = Plan { solver: &*built.solver, times: built.times, afs: false, denoise_to_zero: false };
             let mut states: Vec<Tensor> = Vec::new();
-            let outcome = sample(&*denoiser, &plan, &noise, &mut |state| {
+            let outcome = sample_observed(&*denoiser, &plan, &noise, &mut |state| {
                 states.push(state.x.tensor().clone());
-                ControlFlow::Continue(())
+                Ok(())
             })?;
             assert_eq!((outcome.nfe, states.len()), (steps, steps + 1));
 
@@ -86,8 +85,7 @@ struct Truth {
 
 impl Truth {
     fn of(&self, model: &dyn Model, plan: &Plan<'_>) -> Result<f64> {
-        let found =
-            sample(&*model.denoiser(&self.condition)?, plan, &self.noise, &mut |_| ControlFlow::Continue(()))?.samples;
+        let found = sample(&*model.denoiser(&self.condition)?, plan, &self.noise)?.samples;
         let square: f64 = found.data().iter().zip(self.exact.data()).map(|(a, b)| (a - b).powi(2)).sum();
         Ok(square / found.data().len() as f64)
     }
@@ -129,8 +127,7 @@ fn the_released_recipe_beats_handcrafted_solvers() -> Result<()> {
     let condition = Condition { contexts, guidance: Some(3.5), ..Condition::default() };
     let fine = Schedule::Flow { shift }.grid(28, (0.0, 1.0))?;
     let euler = SolverSpec::named("euler").build(false)?;
-    let teacher =
-        sample(&*model.denoiser(&condition)?, &Plan::new(&*euler, &fine), &noise, &mut |_| ControlFlow::Continue(()))?;
+    let teacher = sample(&*model.denoiser(&condition)?, &Plan::new(&*euler, &fine), &noise)?;
     let truth = Truth { noise, exact: teacher.samples, condition };
     let built = file.build()?;
     let plan = Plan { solver: &*built.solver, times: built.times, afs: false, denoise_to_zero: false };

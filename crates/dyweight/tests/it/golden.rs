@@ -8,7 +8,7 @@ use dyweight::files::TensorFile;
 use dyweight::mixture::Mixture;
 use dyweight::noise::{Rng, TorchGenerator};
 use dyweight::sample::{Learned, Noise};
-use dyweight::sample::{Plan, sample};
+use dyweight::sample::{Plan, sample_observed};
 use dyweight::solver::{LowerOrderFinal, Predict, Solver, Variant};
 use dyweight::spec::budget::Setting;
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
@@ -17,7 +17,6 @@ use dyweight::train::{Loss, Targets, Training, TrainingParts};
 use dyweight::{Result, Tensor};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 fn stored(bytes: &[u8]) -> TensorFile {
@@ -111,9 +110,9 @@ fn trajectories_and_calls_of_the_reference() -> Result<()> {
         let grid = setting.grid(Budget::Steps(steps(&case["num_steps"])))?;
         let plan = Plan::new(&*solver, &grid).afs(afs).denoise_to_zero(denoise);
         let mut states = Vec::new();
-        let outcome = sample(&model, &plan, &latents, &mut |state| {
+        let outcome = sample_observed(&model, &plan, &latents, &mut |state| {
             states.extend_from_slice(state.x.tensor().data());
-            ControlFlow::Continue(())
+            Ok(())
         })?;
         let error = relative_error(&states, &list(&file, &format!("traj.{id}")));
         assert!(error < 1e-9, "case {id}: {error:e} in {case}");
@@ -153,7 +152,7 @@ fn trace(model: &Arc<dyn Model>, file: &TensorFile, name: &str, run: &Value) -> 
     let plan = spec.plan(&**model, &schedule(run), Budget::Steps(steps(&run["num_steps"])), Loss::L2)?;
     let of = |what: &str| list(file, &format!("{name}.{what}"));
     let (noise, losses, rates) = (of("noise"), of("loss"), of("lr"));
-    let mut pairs = spec.pairs(&**model, "training")?;
+    let mut pairs = plan.inputs.clone();
     pairs.noise = Noise::Given(Tensor::new([noise.len() / 48, 3, 4, 4], noise)?);
     let teacher = spec.teacher(&**model, &plan)?;
     let targets = Arc::new(Targets::new(model.clone(), pairs, teacher, plan.supervision, plan.recipe.micro_batch));

@@ -12,10 +12,9 @@ use dyweight::models::unet::{Unet, UnetConfig};
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::{Rng, Stream};
 use dyweight::sample::Learned;
-use dyweight::sample::{Plan, sample};
+use dyweight::sample::{Plan, sample_observed};
 use dyweight::solver_file::SolverFile;
 use dyweight::{Result, Tensor};
-use std::ops::ControlFlow;
 
 const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dyweight-models/tests/data/latent");
 
@@ -58,9 +57,9 @@ fn check(model: &LoadedModel, preset: &str, condition: &Condition) -> Result<()>
     let built = file.build()?;
     let plan = Plan { solver: &*built.solver, times: built.times.clone(), afs: file.afs, denoise_to_zero: false };
     let mut states = Vec::new();
-    let outcome = sample(&*denoiser, &plan, &noise, &mut |state| {
+    let outcome = sample_observed(&*denoiser, &plan, &noise, &mut |state| {
         states.push(state.x.tensor().clone());
-        ControlFlow::Continue(())
+        Ok(())
     })?;
     assert_eq!(outcome.nfe, file.nfe, "{preset}");
     let expected = formula(&*denoiser, &file, &noise)?;

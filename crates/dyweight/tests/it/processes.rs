@@ -11,7 +11,6 @@ use dyweight::train::TrainSpec;
 use dyweight::train::{Files, Loss, Optimiser, TrainConfig};
 use dyweight::{Error, Result};
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier, Mutex};
 
@@ -195,10 +194,8 @@ fn train_on(
     };
     let trainer = config.prepare()?;
     let trained = trainer.run(&trainer.dataset()?, &mut |iteration, _| match stop {
-        Some((rank, after)) if rank == comm.rank() && iteration.index + 1 == after => {
-            ControlFlow::Break(Error::Cancelled)
-        }
-        _ => ControlFlow::Continue(()),
+        Some((rank, after)) if rank == comm.rank() && iteration.index + 1 == after => Err(Error::Cancelled),
+        _ => Ok(()),
     })?;
     Ok(trained.run.result().to_vec())
 }
@@ -330,8 +327,8 @@ struct Blind;
 impl Watch for Blind {
     fn begin(&mut self, _: &Piece<'_>) {}
 
-    fn advance(&mut self, _: usize) -> ControlFlow<Error> {
-        ControlFlow::Continue(())
+    fn advance(&mut self, _: usize) -> Result<()> {
+        Ok(())
     }
 }
 

@@ -14,7 +14,6 @@ use dyweight::tape::Memory;
 use dyweight::train::TrainSpec;
 use dyweight::train::{Learnable, LearnedWeights, Loss, ScaleMode, TrainConfig};
 use dyweight::{Result, Tensor};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Uniform in a range.
@@ -38,7 +37,7 @@ fn with_threads<T: Send>(threads: usize, f: impl FnOnce() -> T + Send) -> T {
 }
 
 fn run(model: &dyn Denoiser, plan: &Plan<'_>, noise: &Tensor) -> Tensor {
-    sample(model, plan, noise, &mut |_| ControlFlow::Continue(())).unwrap().samples
+    sample(model, plan, noise).unwrap().samples
 }
 
 /// Rows of random weights whose sums stay near 1, as good solvers' do.

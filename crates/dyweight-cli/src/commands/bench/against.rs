@@ -21,9 +21,7 @@ pub fn run(args: &BenchArgs, command: &str) -> Result<()> {
     let mut made: [Vec<Outcome>; 2] = Default::default();
     for round in 0..args.rounds {
         for side in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
-            if ui::stop_requested() {
-                return Err(Error::Cancelled);
-            }
+            ui::go_on()?;
             let outcome = if side == 0 {
                 Outcome::of(&mut ourselves()?, "dyweight bench")
             } else {

@@ -210,9 +210,7 @@ fn measure(args: &BenchArgs, job: &Job<'_>, once: &dyn Fn() -> Result<()>) -> Re
         if times.count() <= least {
             progress.add(1, "");
         }
-        if ui::stop_requested() {
-            return Err(Error::Cancelled);
-        }
+        ui::go_on()?;
     }
     progress.finish();
     let mut facts = facts(args, job, &times, warm_runs);

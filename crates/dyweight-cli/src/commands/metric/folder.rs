@@ -1,5 +1,6 @@
 //! Folders of PNG files: found in order, decoded in parallel.
 
+use crate::ui;
 use dyweight::error::shown;
 use dyweight::files::image::Image;
 use dyweight::files::keep_apart;
@@ -14,6 +15,8 @@ pub struct Folder {
     pub shape: [usize; 3],
     /// A picture of another format, if there is one.
     other: Option<PathBuf>,
+    /// How many there are.
+    others: usize,
 }
 
 /// Endings of pictures that are not read.
@@ -29,7 +32,8 @@ impl Folder {
         };
         let (mut files, others): (Vec<PathBuf>, Vec<PathBuf>) =
             files.into_iter().partition(|file| ends(file, &["png"]));
-        let other = others.into_iter().filter(|file| ends(file, &OTHERS)).min();
+        let others: Vec<PathBuf> = others.into_iter().filter(|file| ends(file, &OTHERS)).collect();
+        let (other, others) = (others.iter().min().cloned(), others.len());
         // By their names from the top: the order in which the sampler writes seeds.
         files.sort();
         if let Some(num) = num {
@@ -41,7 +45,7 @@ impl Folder {
             hint: "give a folder of images, such as the --out of dyweight sample".into(),
         })?;
         let shape = shape_of(&Image::read(first)?);
-        Ok(Self { files, shape, other })
+        Ok(Self { files, shape, other, others })
     }
 
     /// Refuses an output that would take the place of an image.
@@ -49,6 +53,15 @@ impl Folder {
         let Some(out) = out.filter(|out| out.exists()) else { return Ok(()) };
         let images: Vec<_> = self.files.iter().map(|file| ("an image of the set", file.as_path())).collect();
         keep_apart(&[("--out", out)], &images)
+    }
+
+    /// Says how many pictures are passed over.
+    pub fn count_others(&self, path: &Path) {
+        if let Some(other) = &self.other {
+            let (many, first) = (self.others, shown(other));
+            let what = if many == 1 { "1 picture is".into() } else { format!("{many} pictures are") };
+            ui::warn(&format!("{what} passed over in {}: only PNG files are read, and {first} is none", shown(path)));
+        }
     }
 
     /// Refuses pictures that would be passed over: those behind would move up to prompts that are not theirs.

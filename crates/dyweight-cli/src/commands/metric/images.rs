@@ -51,6 +51,7 @@ impl Images {
         }
         let folder = Folder::open(path, args.num)?;
         folder.keep_apart(out)?;
+        folder.count_others(path);
         Ok(Images::Folder { name: name.into(), folder })
     }
 
@@ -87,9 +88,7 @@ impl Images {
                 let mut progress = ui::Progress::new("features", folder.files.len());
                 for files in folder.files.chunks(batch) {
                     gathered.add(&folder.batch(files)?)?;
-                    if ui::stop_requested() {
-                        return Err(Error::Cancelled);
-                    }
+                    ui::go_on()?;
                     progress.add(files.len(), "");
                 }
                 progress.finish();

@@ -41,7 +41,7 @@ enum MetricCommand {
     Stats(Box<StatsArgs>),
     /// Kernel distance of two sets, unbiased
     Kid(Box<PairArgs>),
-    /// Precision and recall of samples (second) against real images (first)
+    /// Precision and recall of images against a reference of real ones
     Pr(Box<PairArgs>),
     /// Distance to a teacher's samples from the same noise: RMSE and PSNR
     Teacher(teacher::TeacherArgs),
@@ -125,9 +125,11 @@ pub fn run(args: &MetricArgs) -> Result<()> {
     match &args.what {
         MetricCommand::Fid(args) => fid(args),
         MetricCommand::Stats(args) => stats(args),
-        MetricCommand::Kid(args) => pair(args, "kid", &|real, samples| Ok(vec![("kid", kid(real, samples)?)])),
-        MetricCommand::Pr(args) => pair(args, "precision-recall", &|real, samples| {
-            let found = precision_recall(real, samples)?;
+        MetricCommand::Kid(args) => {
+            pair(args, "kid", &|samples, reference| Ok(vec![("kid", kid(samples, reference)?)]))
+        }
+        MetricCommand::Pr(args) => pair(args, "precision-recall", &|samples, reference| {
+            let found = precision_recall(reference, samples)?;
             Ok(vec![("precision", found.precision), ("recall", found.recall)])
         }),
         MetricCommand::Teacher(args) => teacher::run(args),
@@ -273,8 +275,7 @@ fn pair(args: &PairArgs, metric: &str, measure: Measurement<'_>) -> Result<()> {
         let (a, b) = (first.features.len(), second.features.len());
         warnings.push(format!("{a} and {b} images: precision and recall depend on both numbers, use --num"));
     }
-    // Precision and recall name the real images first.
-    let (samples, reference) = if metric == "precision-recall" { (second, first) } else { (first, second) };
+    let (samples, reference) = (first, second);
     let rows = reference.features.rows().iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
     let reference_sha256 = Some(Fingerprint::default().add(&rows).text());
     let (samples, reference) = (samples.source, reference.source);

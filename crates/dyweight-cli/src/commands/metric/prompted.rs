@@ -139,9 +139,7 @@ fn measure(scorer: &Scorer, folder: &Folder, prompts: &[&str], batch: usize) -> 
         let read: Vec<Result<Image>> = files.par_iter().map(|file| Image::read_rgb(file)).collect();
         values.extend(scorer.scores(&read.into_iter().collect::<Result<Vec<_>>>()?, prompts)?);
         progress.add(files.len(), "");
-        if ui::stop_requested() {
-            return Err(Error::Cancelled);
-        }
+        ui::go_on()?;
     }
     progress.finish();
     Ok(values)

@@ -73,15 +73,15 @@ fn folders(args: &TeacherArgs) -> Result<Vec<f64>> {
     let samples = Folder::open(&args.samples, args.num)?;
     let teacher = Folder::open(&args.teacher, args.num)?;
     [&samples, &teacher].into_iter().try_for_each(|folder| folder.keep_apart(args.out.as_deref()))?;
+    samples.count_others(&args.samples);
+    teacher.count_others(&args.teacher);
     samples.refuse_odd(&args.samples, &teacher, &args.teacher)?;
     let (mut errors, mut progress) = (Vec::new(), ui::Progress::new("comparing", samples.files.len()));
     let batch = args.batch.unwrap_or(256);
     for (a, b) in samples.files.chunks(batch).zip(teacher.files.chunks(batch)) {
         errors.extend(squared_errors(&samples.batch(a)?, &teacher.batch(b)?)?);
         progress.add(a.len(), "");
-        if ui::stop_requested() {
-            return Err(Error::Cancelled);
-        }
+        ui::go_on()?;
     }
     progress.finish();
     Ok(errors)

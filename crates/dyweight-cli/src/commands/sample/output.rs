@@ -209,9 +209,7 @@ impl<'o> Output<'o> {
         let encoded = std::mem::take(&mut self.encoded);
         let mut progress = ui::Progress::new("decoding", encoded.len());
         for index in encoded {
-            if ui::stop_requested() {
-                return Err(Error::Cancelled);
-            }
+            ui::go_on()?;
             let sample = self.samples[index * len..(index + 1) * len].to_vec();
             let image = decoder.decode(&Tensor::new([1, c, h, w], sample)?)?;
             // They would be black in a picture, and pass for one.

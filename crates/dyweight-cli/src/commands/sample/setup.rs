@@ -10,7 +10,6 @@ use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::sample::{Drawing, Inputs, Learned, OnModel, SampleSpec, Sampler, Who, misfits};
 use dyweight::solver_file::Asked;
 use dyweight::{Error, Result, Tensor};
-use std::ops::ControlFlow;
 
 const DEFAULT_BATCH: usize = 64;
 /// Of models whose samples are decoded: they are large.
@@ -36,7 +35,7 @@ impl Setup {
         check_batch(args.batch.unwrap_or(DEFAULT_BATCH), noise.count().unwrap_or(0), model.model.shape())?;
         let inputs = inputs::of(args, noise, &model)?;
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
-        let calls = model.model.denoiser(&inputs.condition(0..1))?.calls();
+        let calls = model.model.denoiser(&inputs.condition(0..1))?.info().calls;
         let guidance = args.guidance.or(model.model.default_guidance());
         let asked = Asked { budget: args.budget.budget(), calls: Some(calls), guidance };
         let learned = learned.map(|learned| learned.at(asked)).transpose()?;
@@ -78,7 +77,7 @@ impl Setup {
             &|indices, state| {
                 // The first is what a sample begins with.
                 under_way.add(if state.index > 0 { indices.len() as f64 / states } else { 0.0 });
-                if ui::stop_requested() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
+                if ui::stop_requested() { Err(Error::Cancelled) } else { Ok(()) }
             },
             &mut |indices, states| {
                 take(indices, states)?;

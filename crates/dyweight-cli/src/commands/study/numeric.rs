@@ -9,7 +9,6 @@ use dyweight::Result;
 use dyweight::comm::Solo;
 use dyweight::numeric::{Coupling, EndLoss, NumericOptions, Startup, page, run as run_numeric};
 use serde_json::json;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// Everything it can be told.
@@ -114,7 +113,7 @@ pub fn run(args: &NumericArgs) -> Result<()> {
         let cell = made.latest.cell;
         progress.add(made.done - shown, &format!("· K {} S {} order {}", cell.degree, cell.steps, cell.order));
         shown = made.done;
-        if ui::stop_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        ui::go_on()
     })?;
     progress.finish();
     let repeat = benchmark::repeat_of(!args.no_times);

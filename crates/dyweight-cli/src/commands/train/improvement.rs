@@ -1,10 +1,9 @@
 //! What training was worth: the distance to the teacher against that of the best handcrafted solver at equal calls.
 
-use super::job::Job;
 use crate::ui;
 use dyweight::Result;
 use dyweight::study::benchmark::{Rival, best_handcrafted};
-use dyweight::train::{Dataset, TrainOutcome};
+use dyweight::train::{Dataset, TrainOutcome, Trainer};
 
 /// Ours and theirs.
 pub struct Improvement {
@@ -16,24 +15,22 @@ pub struct Improvement {
     pub rival: Rival,
 }
 
-impl Job<'_> {
-    /// None for a plain run, which has no validation pairs, and where no handcrafted solver makes as many calls.
-    pub fn gain(&self, dataset: &Dataset, trained: &TrainOutcome) -> Result<Option<Improvement>> {
-        if trained.run.guard.is_none() {
-            return Ok(None);
-        }
-        let frame = &self.trainer.plan.student.frame;
-        let distance = self.trainer.distance_of(dataset, trained)?;
-        let mut progress = None;
-        let rival = best_handcrafted(&self.trainer, dataset, frame, &mut |all| match &mut progress {
-            None => progress = Some(ui::Progress::new("comparing with handcrafted solvers", all)),
-            Some(progress) => progress.add(1, ""),
-        })?;
-        if let Some(progress) = progress {
-            progress.finish();
-        }
-        Ok(rival.map(|rival| Improvement { nfe: frame.nfe, distance, rival }))
+/// None for a plain run, which has no validation pairs, and where no handcrafted solver makes as many calls.
+pub fn gain(trainer: &Trainer, dataset: &Dataset, trained: &TrainOutcome) -> Result<Option<Improvement>> {
+    if trained.run.guard.is_none() {
+        return Ok(None);
     }
+    let frame = &trainer.plan.student.frame;
+    let distance = trainer.distance_of(dataset, trained)?;
+    let mut progress = None;
+    let rival = best_handcrafted(trainer, dataset, frame, &mut |all| match &mut progress {
+        None => progress = Some(ui::Progress::new("comparing with handcrafted solvers", all)),
+        Some(progress) => progress.add(1, ""),
+    })?;
+    if let Some(progress) = progress {
+        progress.finish();
+    }
+    Ok(rival.map(|rival| Improvement { nfe: frame.nfe, distance, rival }))
 }
 
 impl Improvement {

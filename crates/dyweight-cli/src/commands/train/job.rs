@@ -1,21 +1,23 @@
 //! One budget of `train`: its files and its run.
 
+use super::improvement::gain;
 use super::options::{LARGEST_CONFIG, TrainArgs, keys};
 use super::show::TrainShow;
 use crate::benchmark::command_line;
 use crate::dry_run::{Forecast, Pace};
-use crate::files::{keep_finished, quoted};
+use crate::files::quoted;
 use crate::ui;
 use dyweight::comm::Comm;
 use dyweight::error::shown;
-use dyweight::files::{Lock, NamedPath, atomic, is_same_file, keep_apart, read_file};
+use dyweight::files::{NamedPath, is_same_file, keep_apart, read_file};
 use dyweight::models::LoadedModel;
+use dyweight::sample::Prompts;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
 use dyweight::study::training_loss;
-use dyweight::train::{Dataset, Files, Trace, TrainConfig, TrainOutcome, Trainer, beside, remove_state};
+use dyweight::train::{Dataset, Files, Outputs, TrainConfig, TrainRun, Trainer, beside};
 use dyweight::{Error, Result};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,16 +31,15 @@ const NEIGHBOURS: [&str; 8] =
 /// One budget.
 pub struct Job<'j> {
     pub model: &'j LoadedModel,
-    pub trainer: Trainer,
+    pub run: TrainRun,
     pub out: PathBuf,
-    /// The options this run was resolved to: `dyweight train --config FILE` repeats it.
-    config: String,
 }
 
 impl<'j> Job<'j> {
+    /// `prompts` are those of the budget before.
     pub fn new(
         args: &TrainArgs,
-        model: &'j LoadedModel,
+        (model, prompts): (&'j LoadedModel, Option<Arc<Prompts>>),
         comm: &Arc<dyn Comm>,
         budget: Budget,
         out: PathBuf,
@@ -48,6 +49,7 @@ impl<'j> Job<'j> {
             arithmetic: Some(model.settings.to_string()),
             schedule: args.schedule.spec(),
             comm: comm.clone(),
+            prompts,
             cache: args.job.cache.clone(),
             files: Some(Files::beside(&out)),
             resume: args.resume,
@@ -56,50 +58,16 @@ impl<'j> Job<'j> {
             ..TrainConfig::new(model.model.clone(), model.identity(), budget, args.spec.clone(), loss)
         };
         let trainer = config.prepare()?;
-        let config = config_text(args, &trainer, &out)?;
-        let job = Self { model, trainer, out, config };
-        // The first process may already be writing when another comes here.
-        if comm.is_root() {
-            job.check_state(args)?;
-        }
-        Ok(job)
+        let config = Some((beside(&out, "config.toml"), config_text(args, &trainer, &out)?));
+        let (trace, overwrite) = (args.trace.clone(), args.overwrite);
+        let run = TrainRun::new(trainer, Outputs { out: Some(out.clone()), config, trace, overwrite })?;
+        Ok(Self { model, run, out })
     }
 
     /// The solver that training starts from, under the name of its file.
     pub fn beginning(&self) -> Result<(String, SolverFile)> {
-        let plan = &self.trainer.plan;
+        let plan = &self.run.trainer.plan;
         Ok((shown(&self.out), plan.learnable.export(&plan.start, &plan.student.frame)?))
-    }
-
-    fn files(&self) -> Files {
-        Files::beside(&self.out)
-    }
-
-    /// A state that is in the way or cannot be continued is refused before anything beside it is written.
-    fn check_state(&self, args: &TrainArgs) -> Result<()> {
-        let state = self.files().state;
-        if !state.exists() || args.overwrite && !args.resume {
-            return Ok(());
-        }
-        if args.resume {
-            return self.trainer.check_state(&state);
-        }
-        // A run that goes on says so itself.
-        drop(Lock::file(&self.out)?);
-        Err(Error::Conflict {
-            problem: format!("{} holds an interrupted run", state.display()),
-            hint: "--resume continues it, --overwrite starts anew".into(),
-        })
-    }
-
-    /// A finished solver is replaced only by someone who says so.
-    pub fn keep_finished(&self, args: &TrainArgs) -> Result<()> {
-        keep_finished(&self.out, args.overwrite || self.goes_on(args), "--out")
-    }
-
-    /// True if an earlier run is to be gone on with, or has come to its end.
-    pub fn goes_on(&self, args: &TrainArgs) -> bool {
-        args.resume && (self.files().state.exists() || self.is_finished())
     }
 
     /// Refuses what would be lost to the files beside the solver, or they to it: inputs, the trace, the cache.
@@ -131,69 +99,33 @@ impl<'j> Job<'j> {
         beside(&self.out, "config.toml")
     }
 
-    /// True if the very same run has left its solver and no state: of several budgets, one that needs no resuming.
-    pub fn is_finished(&self) -> bool {
-        let same = std::fs::read_to_string(self.config_path()).is_ok_and(|found| found == self.config);
-        same && self.out.exists() && !self.files().state.exists()
-    }
-
-    pub fn run(&self, args: &TrainArgs, dataset: &Dataset) -> Result<()> {
-        let (is_root, started) = (self.trainer.config().comm.is_root(), Instant::now());
-        if is_root {
-            self.write_config()?;
-        }
-        let Some(trainer) = self.settled(args, dataset)? else { return self.learn(args, dataset, started) };
-        let Self { model, out, config, .. } = self;
-        Job { model, trainer, out: out.clone(), config: config.clone() }.learn(args, dataset, started)
-    }
-
-    /// The training from the start that was chosen, where one is.
-    fn settled(&self, args: &TrainArgs, dataset: &Dataset) -> Result<Option<Trainer>> {
-        let mut progress = None;
-        let settled = self.trainer.settled(dataset, &mut |all| match &mut progress {
-            None => progress = Some(ui::Progress::new("choosing the start", all)),
-            Some(progress) => progress.add(1, ""),
-        });
-        progress.into_iter().for_each(ui::Progress::finish);
-        if let Err(Error::Cancelled) = settled {
-            ui::say(&format!("stopped; begin anew with: {} --resume", self.again(args)));
-        }
-        let Some((trainer, search)) = settled? else { return Ok(None) };
-        let sentence = search.sentence().filter(|_| trainer.config().comm.is_root());
-        sentence.iter().for_each(|sentence| ui::say(&format!("{} calls: {sentence}", self.calls())));
-        Ok(Some(trainer))
-    }
-
-    fn learn(&self, args: &TrainArgs, dataset: &Dataset, started: Instant) -> Result<()> {
-        let (is_root, files) = (self.trainer.config().comm.is_root(), self.files());
-        let goes_on = args.resume && files.state.exists();
-        let mut trace = args.trace.as_ref().map(|_| self.trainer.begin(dataset)).transpose()?.map(|r| Trace::start(&r));
-        if let Some(samples) = self.trainer.variety_samples().filter(|_| is_root) {
-            ui::say(&format!("at the end {samples} samples each of start, result and teacher are compared"));
-        }
-        let mut show = TrainShow::new(goes_on.then(|| files.state.clone()), &self.trainer.plan, self.calls());
-        let outcome = self.trainer.run(dataset, &mut |iteration, run| {
-            if let Some(trace) = &mut trace {
-                trace.add(iteration, run);
-            }
-            show.iteration(iteration, run);
-            if ui::stop_requested() { ControlFlow::Break(Error::Cancelled) } else { ControlFlow::Continue(()) }
-        });
-        show.finish();
+    /// Trains on these pairs, and says what came of it.
+    pub fn learn(&self, args: &TrainArgs, dataset: &Dataset) -> Result<()> {
+        let (is_root, started) = (self.run.trainer.config().comm.is_root(), Instant::now());
+        let mut show = TrainShow::new(self.goes_on(args), self.calls());
+        let outcome = self.run.run(dataset, &mut show);
+        let has_begun = show.finish();
         if let Err(Error::Cancelled) = outcome {
-            ui::say(&format!("stopped; continue with: {} --resume", self.again(args)));
+            let how = if has_begun { "continue" } else { "begin anew" };
+            ui::say(&format!("stopped; {how} with: {} --resume", self.again(args)));
         }
-        let trained = outcome?;
+        let (trainer, trained) = outcome?;
         let seconds = started.elapsed().as_secs_f64();
         if is_root {
-            self.keep(args, trace.as_ref(), &files, &trained)?;
+            self.draw(&trained)?;
         }
+        self.run.finish()?;
         // Someone who stops here has a solver, and goes without the comparison.
-        let gain = self.gain(dataset, &trained);
+        let gain = gain(&trainer, dataset, &trained);
         if is_root {
             self.report(args, &trained, gain.as_ref().ok().and_then(Option::as_ref), seconds);
         }
         gain.map(drop)
+    }
+
+    /// The state of an interrupted run that is gone on with.
+    fn goes_on(&self, args: &TrainArgs) -> Option<PathBuf> {
+        Some(Files::beside(&self.out).state).filter(|state| args.resume && state.exists())
     }
 
     /// The command that goes on when it is told to: of several budgets the one that trains them all.
@@ -209,30 +141,19 @@ impl<'j> Job<'j> {
         format!("dyweight train --config {}", quoted(&shown(&self.config_path())))
     }
 
-    /// Writes what was learned, and removes the state: from here on there is nothing to resume.
-    fn keep(&self, args: &TrainArgs, trace: Option<&Trace>, files: &Files, trained: &TrainOutcome) -> Result<()> {
-        if let (Some(trace), Some(path)) = (trace, &args.trace) {
-            trace.write(path)?;
-        }
-        atomic::write(&self.out, &trained.file.to_bytes())?;
-        self.draw(files, trained)?;
-        remove_state(files)
-    }
-
     /// Network calls.
     pub fn calls(&self) -> usize {
-        self.trainer.plan.student.frame.nfe
+        self.run.trainer.plan.student.frame.nfe
     }
 
     /// Says what would be done.
     pub fn dry_run(&self, args: &TrainArgs) -> Result<()> {
-        let (plan, mut work) = (&self.trainer.plan, self.trainer.work()?);
+        let (plan, mut work) = (&self.run.trainer.plan, self.run.trainer.work()?);
         if plan.recipe.validate_every.is_some() {
-            work.calls += self.trainer.calls_of_search(self.calls())?;
+            work.calls += self.run.trainer.calls_of_search(self.calls())?;
         }
         let recipe = &plan.recipe;
-        let pairs = self.trainer.config().spec.pairs(&*self.model.model, "training")?;
-        let condition = |range: Range<usize>| Ok(pairs.condition(range));
+        let condition = |range: Range<usize>| Ok(plan.inputs.condition(range));
         let seconds = Pace::of(self.model, &condition, recipe.micro_batch)?.seconds(work)?;
         let what = format!(
             "train a solver of {} calls for {}: {} iterations of {} pairs, {} validation pairs",
@@ -246,11 +167,6 @@ impl<'j> Job<'j> {
         Forecast { what, work, seconds, writes: [vec![shown(&self.out)], ends.to_vec()].concat(), known: None }
             .print(args.json);
         Ok(())
-    }
-
-    /// The first output that is written, after everything that can still be refused.
-    fn write_config(&self) -> Result<()> {
-        atomic::write(&self.config_path(), self.config.as_bytes())
     }
 }
 
@@ -266,7 +182,8 @@ fn config_text(args: &TrainArgs, trainer: &Trainer, out: &Path) -> Result<String
     for part in [keys(&job)?, keys(&trainer.plan.resolved)?, keys(&args.schedule)?] {
         table.extend(part);
     }
-    Ok(format!("{HEAD}{}\n{table}", beside(out, "config.toml").display()))
+    let name = trainer.name().map_or(String::new(), |name| format!("# the run {name}\n"));
+    Ok(format!("{HEAD}{}\n{name}{table}", beside(out, "config.toml").display()))
 }
 
 fn snapshot_interval(seconds: Option<f64>) -> Result<Option<Duration>> {

@@ -12,11 +12,11 @@ use crate::args::{ModelArgs, class_of, opened};
 use crate::{files, ui};
 use dyweight::comm::Comm;
 use dyweight::error::shown;
-use dyweight::files::{Lock, NamedPath, atomic};
+use dyweight::files::{NamedPath, atomic};
 use dyweight::models::ModelSpec;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
-use dyweight::train::ClassName;
+use dyweight::train::{ClassName, TrainRun, run_each};
 use dyweight::{Error, Result};
 use job::Job;
 use std::path::Path;
@@ -62,45 +62,39 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         *class = ClassName::Number(class_of(&class.to_string(), model.class_names(), &[])?);
     }
     let several = budgets.len() > 1;
-    let job = |budget: &Budget| Job::new(&args, &model, comm, *budget, job::named(&out, several, *budget));
-    let jobs = budgets.iter().map(job).collect::<Result<Vec<_>>>()?;
+    let mut jobs: Vec<Job<'_>> = Vec::new();
+    for budget in &budgets {
+        let encoded = jobs.first().and_then(|job| job.run.trainer.config().prompts.clone());
+        jobs.push(Job::new(&args, (&model, encoded), comm, *budget, job::named(&out, several, *budget))?);
+    }
     if range.is_some() {
         // What cannot be joined is refused before the work.
         SolverFile::joined(jobs.iter().map(Job::beginning).collect::<Result<Vec<_>>>()?)?;
     }
     let own = if comm.is_root() { &jobs[..] } else { &[] };
-    own.iter().flat_map(|job| &job.trainer.warnings).for_each(|warning| ui::warn(warning));
+    own.iter().flat_map(|job| &job.run.trainer.warnings).for_each(|warning| ui::warn(warning));
     let mut outputs: Vec<NamedPath<'_>> = own.iter().map(|job| ("--out", job.out.as_path())).collect();
     outputs.extend(args.trace.as_deref().filter(|_| comm.is_root()).map(|trace| ("--trace", trace)));
     files::spare_solvers(&outputs[own.len()..])?;
     files::place(&outputs, &args.inputs())?;
     own.iter().try_for_each(|job| job.keep_neighbours_apart(&args))?;
-    own.iter().try_for_each(|job| job.keep_finished(&args))?;
+    own.iter().try_for_each(|job| job.run.keep_finished())?;
     if let Some(out) = range.filter(|_| comm.is_root()) {
         files::place(&[("--out", out)], &args.inputs())?;
-        let goes_on = jobs.iter().any(|job| job.goes_on(&args)) && is_of(out, &budgets);
+        let goes_on = jobs.iter().any(|job| job.run.goes_on()) && is_of(out, &budgets);
         files::keep_finished(out, args.overwrite || goes_on, "--out")?;
     }
     if args.dry_run {
         return own.iter().try_for_each(|job| job.dry_run(&args));
     }
-    let _locks = own.iter().map(|job| Lock::file(&job.out)).collect::<Result<Vec<_>>>()?;
-    let is_finished = || Ok(jobs.iter().map(|job| args.resume && job.is_finished()).collect());
-    let is_finished: Vec<bool> = comm.broadcast(is_finished)?;
-    let mut shared = None;
-    for (job, is_finished) in jobs.iter().zip(is_finished) {
-        if is_finished {
-            ui::say(&format!("{} is finished already", job.out.display()));
-            continue;
+    let runs: Vec<&TrainRun> = jobs.iter().map(|job| &job.run).collect();
+    run_each(&runs, &mut |index, dataset| match dataset {
+        Some(dataset) => jobs[index].learn(&args, dataset),
+        None => {
+            ui::say(&format!("{} is finished already", jobs[index].out.display()));
+            Ok(())
         }
-        // Pairs serve all budgets unless the teacher follows the student's grid.
-        let dataset = match shared.take().filter(|_| job.trainer.shares_dataset()) {
-            Some(dataset) => dataset,
-            None => job.trainer.dataset()?,
-        };
-        job.run(&args, &dataset)?;
-        shared = Some(dataset);
-    }
+    })?;
     match range.filter(|_| comm.is_root()) {
         Some(out) => join(&jobs, out, &args),
         None => Ok(()),

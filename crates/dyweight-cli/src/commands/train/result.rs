@@ -5,11 +5,11 @@ use super::job::Job;
 use super::options::TrainArgs;
 use crate::files::text;
 use crate::ui;
+use dyweight::Result;
 use dyweight::error::shown;
 use dyweight::features::{Share, Variety};
 use dyweight::report::{LossCurve, coefficients};
-use dyweight::train::{Files, TrainOutcome, beside};
-use dyweight::{Error, Result};
+use dyweight::train::{TrainOutcome, beside};
 use serde_json::{Value, json};
 
 /// What a program is told of a gain.
@@ -51,16 +51,15 @@ fn tell(variety: &Variety) {
 
 impl Job<'_> {
     /// The loss curve and the coefficients beside the solver file: `solver.loss.svg`, `solver.weights.svg` and their PNGs.
-    pub fn draw(&self, files: &Files, trained: &TrainOutcome) -> Result<()> {
-        let (file, baseline) = (&trained.file, trained.baseline);
-        let text = std::fs::read_to_string(&files.log).map_err(|e| Error::io("read", &files.log, e))?;
-        let mut curve = LossCurve { baseline: baseline.map(|b| ("iPNDM".into(), b)), ..LossCurve::default() };
-        for line in text.lines() {
-            let facts: Value = serde_json::from_str(line).unwrap_or_default();
-            let iteration = facts["iteration"].as_f64().unwrap_or(0.0);
-            curve.training.extend(facts["loss"].as_f64().map(|l| (iteration, l)));
-            curve.validation.extend(facts["validation"].as_f64().map(|l| (iteration, l)));
-        }
+    pub fn draw(&self, trained: &TrainOutcome) -> Result<()> {
+        let TrainOutcome { file, history, baseline, .. } = trained;
+        let point = |(at, loss): (usize, f64)| (at as f64, loss);
+        let losses = history.losses.iter().enumerate().filter_map(|(at, loss)| Some((at, (*loss)?)));
+        let curve = LossCurve {
+            training: losses.map(point).collect(),
+            validation: history.validations.iter().copied().map(point).collect(),
+            baseline: baseline.map(|b| ("iPNDM".into(), b)),
+        };
         let title = format!("{}: {} calls", self.model.name, self.calls());
         curve.figure(&title).draw()?.write(&beside(&self.out, "loss"))?;
         match file.body.weights() {
@@ -75,7 +74,7 @@ impl Job<'_> {
         let guard = run.guard.as_ref();
         if args.json {
             let mut facts = json!({
-                "out": text(&self.out), "nfe": self.trainer.plan.student.frame.nfe, "iterations": run.iteration, "seconds": seconds,
+                "out": text(&self.out), "nfe": self.run.trainer.plan.student.frame.nfe, "iterations": run.iteration, "seconds": seconds,
                 "validation_loss": guard.map(|g| g.best_loss), "initial_loss": guard.map(|g| g.initial_loss),
                 "ipndm_loss": baseline, "rollbacks": guard.map(|g| g.rollbacks),
             });

@@ -1,15 +1,19 @@
 //! What a person sees while a solver is trained.
 
 use crate::ui;
+use dyweight::Result;
 use dyweight::error::shown;
-use dyweight::train::TrainPlan;
-use dyweight::train::{Event, Iteration, Training};
+use dyweight::train::{Event, Iteration, StartSearch, TrainWatch, Trainer, Training};
 use std::path::PathBuf;
 use std::time::Instant;
 
 /// Progress, warnings and an estimate of the time.
 pub struct TrainShow {
-    progress: ui::Progress,
+    calls: usize,
+    /// Of the search for a start, then of the iterations.
+    progress: Option<ui::Progress>,
+    /// True once what will run is settled.
+    has_begun: bool,
     /// The last validation loss; none before the first.
     validation: Option<f64>,
     /// The first iteration seen: later than 0 if the run was resumed.
@@ -22,14 +26,52 @@ pub struct TrainShow {
 }
 
 impl TrainShow {
-    pub fn new(state: Option<PathBuf>, plan: &TrainPlan, calls: usize) -> Self {
-        let (what, iterations) = (format!("training {calls} calls"), plan.recipe.iterations());
-        let (mut progress, started) = (ui::Progress::new(&what, iterations), Instant::now());
-        progress.note(if iterations == 0 { "· searching" } else { "· validating the start" });
-        Self { progress, validation: None, first: None, iterations, state, started, estimated: false }
+    pub fn new(state: Option<PathBuf>, calls: usize) -> Self {
+        let (progress, started) = (None, Instant::now());
+        let (validation, first) = (None, None);
+        Self { calls, progress, has_begun: false, validation, first, iterations: 0, state, started, estimated: false }
     }
 
-    pub fn iteration(&mut self, iteration: &Iteration, run: &Training) {
+    /// Says how long it will take once two iterations have shown it, if that is long enough to matter.
+    fn estimate(&mut self, done: usize, all: usize) {
+        self.estimated = true;
+        let seconds = self.started.elapsed().as_secs_f64() / (done + 1) as f64 * all as f64;
+        if seconds > 5.0 {
+            ui::say(&format!("about {} for {all} iterations", ui::duration(seconds)));
+        }
+    }
+
+    /// True if what ran was settled.
+    pub fn finish(self) -> bool {
+        self.progress.into_iter().for_each(ui::Progress::finish);
+        self.has_begun
+    }
+}
+
+impl TrainWatch for TrainShow {
+    fn searching(&mut self, all: usize) {
+        match &mut self.progress {
+            None => self.progress = Some(ui::Progress::new("choosing the start", all)),
+            Some(progress) => progress.add(1, ""),
+        }
+    }
+
+    fn settled(&mut self, trainer: &Trainer, search: Option<&StartSearch>) {
+        self.progress.take().into_iter().for_each(ui::Progress::finish);
+        if trainer.config().comm.is_root() {
+            let sentence = search.and_then(StartSearch::sentence);
+            sentence.iter().for_each(|sentence| ui::say(&format!("{} calls: {sentence}", self.calls)));
+            if let Some(samples) = trainer.variety_samples() {
+                ui::say(&format!("at the end {samples} samples each of start, result and teacher are compared"));
+            }
+        }
+        (self.has_begun, self.iterations) = (true, trainer.iterations());
+        let mut progress = ui::Progress::new(&format!("training {} calls", self.calls), self.iterations);
+        progress.note(if self.iterations == 0 { "· searching" } else { "· validating the start" });
+        self.progress = Some(progress);
+    }
+
+    fn iteration(&mut self, iteration: &Iteration, run: &Training) -> Result<()> {
         if let Some(validation) = iteration.validation {
             self.validation = Some(validation.loss);
             if validation.event == Event::RolledBack {
@@ -44,7 +86,7 @@ impl TrainShow {
         let first = *self.first.get_or_insert(iteration.index);
         if iteration.index == first {
             self.started = Instant::now();
-            self.progress.skip(first);
+            self.progress.iter_mut().for_each(|progress| progress.skip(first));
             if let Some(state) = &self.state {
                 ui::say(&format!("resuming {}", shown(state)));
             }
@@ -59,19 +101,8 @@ impl TrainShow {
             (Some(start), None) => format!(" · validation {start:.2e} at the start"),
             (None, _) => String::new(),
         };
-        self.progress.add(1, &format!("· loss {:.2e}{against} · {step_is} {:.1e}", iteration.loss, iteration.rate));
-    }
-
-    /// Says how long it will take once two iterations have shown it, if that is long enough to matter.
-    fn estimate(&mut self, done: usize, all: usize) {
-        self.estimated = true;
-        let seconds = self.started.elapsed().as_secs_f64() / (done + 1) as f64 * all as f64;
-        if seconds > 5.0 {
-            ui::say(&format!("about {} for {all} iterations", ui::duration(seconds)));
-        }
-    }
-
-    pub fn finish(self) {
-        self.progress.finish();
+        let note = format!("· loss {:.2e}{against} · {step_is} {:.1e}", iteration.loss, iteration.rate);
+        self.progress.iter_mut().for_each(|progress| progress.add(1, &note));
+        ui::go_on()
     }
 }
