@@ -6,8 +6,9 @@ use crate::progress::UnderWay;
 use crate::ui;
 use dyweight::comm::Comm;
 use dyweight::denoiser::Context;
+use dyweight::learned::Learned;
 use dyweight::models::{LoadedModel, ModelSpec};
-use dyweight::sample::{Drawing, Inputs, Learned, OnModel, SampleSpec, Sampler, Who, misfits};
+use dyweight::sample::{Drawing, Inputs, OnModel, SampleSpec, Sampler, Who, misfits};
 use dyweight::solver_file::Asked;
 use dyweight::{Error, Result, Tensor};
 
