@@ -108,3 +108,8 @@ pub mod solver {
     pub use dyweight_core::solver::*;
     pub use dyweight_solvers::{Base, Weights, span};
 }
+
+/// The README's program is a test.
+#[cfg(all(doctest, feature = "train"))]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
