@@ -4,7 +4,7 @@ use crate::error::{foreign, raised};
 use crate::payload::received;
 use crate::processes::processes;
 use dyweight_core::error::{Error, Result};
-use dyweight_train::comm::Comm;
+use dyweight_sample::comm::Comm;
 use dyweight_train::gauss_newton::{GaussNewton, Options, PerPair, Residuals, Solves, Split, losses, normal};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
