@@ -1,6 +1,6 @@
 """How many pipelines of diffusers a solver is learned for, without a hub: `python python/families.py [--only NAME …]`.
 
-    python python/families.py                                     a dozen pipelines made by this file
+    python python/families.py                                     seven pipelines made by tests/stand_ins.py
     DIFFUSERS_CHECKOUT=/path python python/families.py --jobs 2   all whose own tests can make tiny components
 
 Every family is looked at twice.
@@ -144,7 +144,7 @@ def look_at(name, quick):
     except Exception as error:
         found.update(state="failed", why=_sentence(error), trace=traceback.format_exc()[-1500:])
     found["seconds"] = round(time.time() - begun, 1)
-    if found["state"] == "right" and found.get("exact") is not None and abs(found["exact"] - 0.5) > 0.06:
+    if found["state"] == "right" and found.get("exact") is not None and abs(found["exact"] - 0.5) > 0.08:
         found["state"] = "wrong"
     return found
 
@@ -167,7 +167,7 @@ def learned(pipe, call, quick):
 # --- the exact network of N(0, 0.5²) ---
 
 
-def exact_end(pipe, call, steps=24):
+def exact_end(pipe, call, steps=60):
     """Standard deviation where our scheduler ends with the exact network; none where that cannot be put in place."""
     from exact import Exact
 

@@ -77,7 +77,7 @@ def record_of(start: Start, process: Process, number: int, scales: list[float] |
             "order": max(map(len, start.weights)), "time_shift": True, "weights": start.weights,
             "time_scale": [1.0] * (steps - int(start.afs)) if scales is None else scales,
         },
-        "training": {"num_inference_steps": number, "offered": False},
+        "training": {"num_inference_steps": number, "offered": False, "variance_one": process.outer(1.0) != 1.0},
     }  # fmt: skip
 
 

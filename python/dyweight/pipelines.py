@@ -328,7 +328,7 @@ def _finished(
         "validation": list(validation), "distances": distances, "agreement": agreement,
         "network": identity.digest(identity.weights(box.pipe)), "adapters": identity.adapters(box.pipe),
         "call": {k: v for k, v in box.call.items() if isinstance(v, (bool, int, float, str))},
-        "num_inference_steps": setting.number, **({"mu": float(few["mu"])} if few.get("mu") is not None else {}),
+        "num_inference_steps": setting.number, "variance_one": setting.process.outer(1.0) != 1.0, **({"mu": float(few["mu"])} if few.get("mu") is not None else {}),
         **({"offered": [float(v) for v in few["sigmas"]]} if few.get("sigmas") is not None else {}),
     }  # fmt: skip
     made = {**record, "training": facts, "model": {"name": box.kind}}

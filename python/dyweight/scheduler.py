@@ -147,8 +147,14 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
     def init_noise_sigma(self) -> float:
         """Factor on the unit noise at the start. It includes an analytical first step, which scales the noise."""
         self._noise_scaled = self._noise_scaled or self._state is None
-        growth = self._analytic_growth() if self.solver.afs else 1.0
+        growth = self._analytic_growth() if self.solver.afs else self._unit_growth()
         return self.solver.times[0] * growth * self.process.outer(self.solver.levels[self._first])
+
+    def _unit_growth(self):
+        """A solver learned for a pipeline begins as diffusers' own do where states are of variance one: with the noise
+        as it is, which stands for √(1+T²)·n."""
+        unit = self.solver.record.get("training", {}).get("variance_one", False)
+        return math.sqrt(1.0 + self.solver.times[0] ** -2) if unit else 1.0
 
     def initial_latents(self, noise):
         """The state at the first network call from unit noise. For flow pipelines, which pass their noise to the
@@ -308,10 +314,12 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
     def _recall(self, sample):
         """x in full precision: the state as it was returned, but for what a pipeline changed (inpainting, callbacks)."""
         given, i = sample.to(_precise(sample)), self._solver_step()
-        if self._state is None:
-            return given / self.process.outer(self.solver.levels[i]) if self._begun_scaled() else given * self.solver.times[i]
+        if self._state is None and not self._begun_scaled():
+            # Noise as it is: the state of variance one, where there is such a thing.
+            time = self.solver.times[i]
+            return given * time if self.process.outer(time) == 1.0 else given / self.process.outer(time)
         x = given / self.process.outer(self.solver.levels[i])
-        if self._returned.shape != sample.shape or self._returned.dtype != sample.dtype:
+        if self._state is None or self._returned.shape != sample.shape or self._returned.dtype != sample.dtype:
             return x
         return torch.where(sample == self._returned.to(sample.device), self._state.to(sample.device), x)
 
