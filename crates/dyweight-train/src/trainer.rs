@@ -205,11 +205,6 @@ impl Trainer {
         &self.identity
     }
 
-    /// Ends the first validation once this is so.
-    pub fn stopped_by(&mut self, stop: Option<Stop>) {
-        self.config.stop = stop;
-    }
-
     /// True if its pairs serve every budget: the teacher does not follow the student's grid.
     pub fn shares_dataset(&self) -> bool {
         self.plan.supervision == Supervision::Endpoint

@@ -1,6 +1,23 @@
 //! Few-step diffusion sampling: handcrafted and learned ODE solvers for pretrained diffusion and flow models.
 //!
-//! A solver for a model of your own, learned, kept and used:
+//! A solver for a model, learned, kept and used:
+//!
+//! ```
+//! # #[cfg(feature = "train")] {
+//! # std::env::set_current_dir(std::env::temp_dir()).unwrap();
+//! use dyweight::{Nfe, Solver, mixture::Mixture, train::TrainSpec};
+//!
+//! let model = Mixture::spiral();
+//! let solver = dyweight::train(&model, Nfe(3), &TrainSpec::default())?;
+//! solver.save("three.json")?;
+//! let samples = Solver::load("three.json")?.sample(&model, 0..16)?;
+//! # std::fs::remove_file("three.json").unwrap();
+//! # assert_eq!(samples.samples(), 16);
+//! # }
+//! # Ok::<(), dyweight::Error>(())
+//! ```
+//!
+//! The same for a model of your own:
 //!
 //! ```
 //! # #[cfg(feature = "train")] {

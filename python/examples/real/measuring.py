@@ -67,8 +67,9 @@ class Distance:
         return Distance(float(np.mean(roots)), float(np.mean(errors)), spread, roots)
 
     def __str__(self) -> str:
-        over = f" ± {self.training_error:.2g}" if len(self.per_training) > 1 else ""
-        return f"{self.value:.4f} ± {self.error:.2g}{over}"
+        errors = [self.error, self.training_error] if len(self.per_training) > 1 else [self.error]
+        told = [np.format_float_positional(e, 2, fractional=False, trim="-") for e in errors]
+        return " ± ".join([f"{self.value:.4f}", *told])
 
 
 @dataclasses.dataclass

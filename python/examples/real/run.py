@@ -1,7 +1,7 @@
 """A learned solver against the best handcrafted setting on a model that somebody else trained.
 
     python python/examples/real/run.py galaxies64 --calls 3,5,8
-    python python/examples/real/run.py digits --folder flow-matching --calls 5 --train iters=75 --train pairs=64
+    python python/examples/real/run.py digits --folder flow-matching --calls 5 --train pairs=64
 
 Prints a table: root mean squared distance to the teacher's result on noise that nothing was learned or chosen on. Its
 first error is one standard error over samples, its second over trainings. --out keeps solvers, numbers and pictures, and

@@ -128,3 +128,13 @@ fn pages_begin_with_what_to_do() {
 fn in_log(page: &Path) -> bool {
     page.parent().is_some_and(|folder| folder.ends_with("log"))
 }
+
+/// What the README shows of the library is an example of the library, which the compiler has seen.
+#[test]
+fn the_readmes_rust_is_compiled_elsewhere() {
+    let (readme, library) = (read(&root().join("README.md")), read(&root().join("crates/dyweight/src/lib.rs")));
+    let code = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    for line in code.lines().filter(|line| !line.is_empty()) {
+        assert!(library.contains(&format!("//! {line}\n")), "{line}");
+    }
+}

@@ -146,6 +146,27 @@ fn train_on(
     Ok(trained.run.result().to_vec())
 }
 
+/// One process alone is asked to stop: without files too, no other waits for it.
+#[test]
+fn a_run_without_files_stops_in_all_processes_at_the_same_iteration() {
+    let stopped = together(3, |comm| {
+        let spec = TrainSpec { iters: Some(9), batch: Some(6), validation: Some(6), ..TrainSpec::default() };
+        let loaded = ModelSpec::named("mixture").build().unwrap();
+        let config = TrainConfig {
+            comm: comm.clone(),
+            ..TrainConfig::new(loaded.model.clone(), loaded.identity(), Budget::Nfe(3), spec, Loss::L2)
+        };
+        let (trainer, mut last) = (config.prepare().unwrap(), 0);
+        let outcome = trainer.run(&trainer.dataset().unwrap(), &mut |iteration, _| {
+            last = iteration.index;
+            if comm.rank() == 2 && last == 1 { Err(Error::Cancelled) } else { Ok(()) }
+        });
+        assert!(matches!(outcome.err(), Some(Error::Cancelled)));
+        last
+    });
+    assert_eq!(stopped, [1, 1, 1]);
+}
+
 #[test]
 fn training_has_the_same_bits_for_any_number_of_processes() {
     let alone = Place::new("alone");

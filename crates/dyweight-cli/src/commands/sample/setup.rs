@@ -95,7 +95,7 @@ impl Setup {
 fn sampler(args: &DrawArgs, learned: Option<&Learned>, model: &LoadedModel, calls: usize) -> Result<Sampler> {
     let spec = SampleSpec {
         budget: args.budget.budget(),
-        schedule: args.schedule.spec(),
+        schedule: args.schedule.clone(),
         afs: args.afs,
         denoise_to_zero: args.denoise_to_zero,
     };
