@@ -6,7 +6,6 @@ mod common;
 mod benchmark;
 mod cli;
 mod documents;
-mod documents;
 mod edm_cli;
 mod first_hour;
 mod latent_cli;
