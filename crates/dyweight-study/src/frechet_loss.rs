@@ -127,7 +127,7 @@ mod tests {
         };
         assert_eq!((distance.before, distance.after), (estimate(&near), estimate(&far)));
         assert!(distance.has_risen() && distance.error > 0.0 && found.is_lost(), "{found:?}");
-        assert_eq!(found.judge, "curved");
+        assert_eq!(found.judge, judge.name());
         // Without a reference there is no distance.
         let none = FrechetLoss::new((judge.clone(), real)).judged_by(judge, None);
         assert!(none.variety(&near, &near, &far).unwrap().distance.is_none());

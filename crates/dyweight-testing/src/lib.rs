@@ -1,4 +1,5 @@
 //! What tests of several crates share: files from outside, processes that are threads, maps to features.
+#![forbid(unsafe_code)]
 
 mod processes;
 

@@ -119,7 +119,11 @@ fn pages_begin_with_what_to_do() {
         let text = read(&page);
         let top: Vec<&str> = text.lines().take(12).collect();
         assert!(top[0].starts_with("# ") && top[1].is_empty(), "{}: a title comes first", page.display());
-        assert!(top[2].chars().next().is_some_and(|c| c.is_alphanumeric() || c == '`'), "{}: then a sentence", page.display());
+        assert!(
+            top[2].chars().next().is_some_and(|c| c.is_alphanumeric() || c == '`'),
+            "{}: then a sentence",
+            page.display()
+        );
         let shows = |line: &&str| line.starts_with("```") || line.starts_with('|');
         assert!(top.iter().any(shows), "{}: what do I type?", page.display());
     }
