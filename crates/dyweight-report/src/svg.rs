@@ -123,14 +123,20 @@ pub(super) fn num(value: f64) -> String {
 
 /// Text that is safe inside XML; control characters, which XML forbids, become spaces.
 fn escape(text: &str) -> String {
+    escaped(text, |_| None)
+}
+
+/// Text in which what opens an element is escaped, control characters are spaces, and what `more` names is what it says.
+pub(super) fn escaped(text: &str, more: impl Fn(char) -> Option<&'static str>) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
+        match (c, more(c)) {
+            (_, Some(own)) => out.push_str(own),
+            ('&', _) => out.push_str("&amp;"),
+            ('<', _) => out.push_str("&lt;"),
+            ('>', _) => out.push_str("&gt;"),
+            (c, _) if c.is_control() => out.push(' '),
+            (c, _) => out.push(c),
         }
     }
     out

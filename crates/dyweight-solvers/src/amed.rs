@@ -26,79 +26,49 @@ use dyweight_core::tape::{Query, Tape, Var};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// AMED-Solver.
+/// AMED: by itself, or as a plugin around another solver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Amed {
+pub struct Amed<B = Alone> {
+    /// What it is around: nothing, or euler, dpm2, ipndm or dpmpp.
+    #[serde(flatten)]
+    pub base: B,
     /// The predictor.
     #[serde(flatten)]
     pub predictor: Predictor,
 }
 
 /// AMED-Plugin.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AmedPlugin {
-    /// euler, dpm2, ipndm or dpmpp.
-    #[serde(flatten)]
-    pub base: Base,
-    /// The predictor.
-    #[serde(flatten)]
-    pub predictor: Predictor,
+pub type AmedPlugin = Amed<Base>;
+
+/// Around no other solver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alone {}
+
+/// What AMED's inner evaluation is put into, as a solver file says it.
+pub trait Outer: Send + Sync {
+    /// The solver around it, if there is one.
+    fn base(&self) -> Option<&Base>;
 }
 
-impl LearnedSolver for Amed {
-    fn steps(&self) -> Option<usize> {
+impl Outer for Alone {
+    fn base(&self) -> Option<&Base> {
         None
     }
+}
 
-    fn blocks(&self) -> Vec<Block> {
-        self.predictor.blocks()
-    }
-
-    fn params(&self) -> Vec<f64> {
-        self.predictor.params()
-    }
-
-    fn replace(&mut self, params: &[f64]) {
-        self.predictor.replace(params);
-    }
-
-    fn check(&self) -> Result<()> {
-        self.predictor.check()
-    }
-
-    fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built> {
-        build(&self.predictor, Around::Amed, params, frame)
-    }
-
-    fn summary(&self) -> String {
-        self.predictor.summary()
+impl Outer for Base {
+    fn base(&self) -> Option<&Base> {
+        Some(self)
     }
 }
 
-impl AmedPlugin {
+impl<B: Outer> Amed<B> {
     fn around(&self, bounded: bool) -> Result<Around> {
-        let spec = self.base.spec()?;
-        let name = spec.method()?.name;
-        let form = Form {
-            predict: self.base.predict.unwrap_or_default(),
-            threshold: bounded,
-            lower_order_final: self.base.lower_order_final.unwrap_or_default(),
-        };
-        match name {
-            "euler" => Ok(Around::Euler),
-            "dpm2" => Ok(Around::Dpm2),
-            // Order 1 has no history to speak of: the published plugin has none.
-            "ipndm" => Ok(Around::Ipndm(check_order("ipndm", spec.order.unwrap_or(4), 4)?)),
-            "dpmpp" => Ok(Around::DpmPp(DpmPp::new(spec.order.unwrap_or(DpmPp::HIGHEST), form)?)),
-            _ => {
-                let known = ["euler", "dpm2", "ipndm", "dpmpp"].map(String::from).to_vec();
-                Err(Error::UnknownName { kind: "base of amed-plugin", name: self.base.name.clone(), known })
-            }
-        }
+        self.base.base().map_or(Ok(Around::Amed), |base| Around::of(base, bounded))
     }
 }
 
-impl LearnedSolver for AmedPlugin {
+impl<B: Outer> LearnedSolver for Amed<B> {
     fn steps(&self) -> Option<usize> {
         None
     }
@@ -121,21 +91,19 @@ impl LearnedSolver for AmedPlugin {
     }
 
     fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built> {
-        build(&self.predictor, self.around(frame.bounded)?, params, frame)
+        let (predictor, around) = (Arc::new(self.predictor.clone()), self.around(frame.bounded)?);
+        let solver = Predicted { predictor, params: params.to_vec(), around };
+        Ok(Built { solver: Box::new(solver), times: frame.grid.coeffs() })
     }
 
     fn base(&self) -> Option<Base> {
-        Some(self.base.clone())
+        self.base.base().cloned()
     }
 
     fn summary(&self) -> String {
-        format!("{}, around {}", self.predictor.summary(), self.base.name)
+        let around = self.base.base().map_or_else(String::new, |base| format!(", around {}", base.name));
+        self.predictor.summary() + &around
     }
-}
-
-fn build(predictor: &Predictor, around: Around, params: &[Coeff], frame: &Frame) -> Result<Built> {
-    let solver = Predicted { predictor: Arc::new(predictor.clone()), params: params.to_vec(), around };
-    Ok(Built { solver: Box::new(solver), times: frame.grid.coeffs() })
 }
 
 /// What the inner evaluation is put into.
@@ -145,6 +113,28 @@ enum Around {
     Dpm2,
     Ipndm(usize),
     DpmPp(DpmPp),
+}
+
+impl Around {
+    fn of(base: &Base, bounded: bool) -> Result<Self> {
+        let spec = base.spec()?;
+        let form = Form {
+            predict: base.predict.unwrap_or_default(),
+            threshold: bounded,
+            lower_order_final: base.lower_order_final.unwrap_or_default(),
+        };
+        match spec.method()?.name {
+            "euler" => Ok(Self::Euler),
+            "dpm2" => Ok(Self::Dpm2),
+            // Order 1 has no history to speak of: the published plugin has none.
+            "ipndm" => Ok(Self::Ipndm(check_order("ipndm", spec.order.unwrap_or(4), 4)?)),
+            "dpmpp" => Ok(Self::DpmPp(DpmPp::new(spec.order.unwrap_or(DpmPp::HIGHEST), form)?)),
+            _ => {
+                let known = ["euler", "dpm2", "ipndm", "dpmpp"].map(String::from).to_vec();
+                Err(Error::UnknownName { kind: "base of amed-plugin", name: base.name.clone(), known })
+            }
+        }
+    }
 }
 
 struct Predicted {

@@ -12,8 +12,8 @@
 //! steps, not at the points. With `last_direction_one` the last step has c = 1. Flows, and a step to σ = 0, have their points at
 //! m = a + r(b − a), because ln σ has no meaning there.
 
-use crate::Base;
 use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
+use crate::{Alone, Base};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
@@ -23,7 +23,10 @@ use serde::{Deserialize, Serialize};
 
 /// EPD's tables, a row for each step and a column for each point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Epd {
+pub struct Epd<H = Alone> {
+    /// What is around it.
+    #[serde(flatten)]
+    pub reach: H,
     /// δ_d: how far directions may be scaled from 1; 0 for not at all.
     pub direction_range: f64,
     /// δ_t: how far the network's times may be scaled from 1.
@@ -44,18 +47,36 @@ pub struct Epd {
 }
 
 /// EPD around iPNDM.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EpdPlugin {
+pub type EpdPlugin = Epd<History>;
+
+/// The history that iPNDM brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
     /// Order of the Adams–Bashforth step to the points.
     #[serde(default = "highest")]
     pub order: usize,
-    /// The tables.
-    #[serde(flatten)]
-    pub tables: Epd,
 }
 
 fn highest() -> usize {
     4
+}
+
+/// How steps reach their points.
+pub trait Reach: Send + Sync {
+    /// Order of Adams–Bashforth on the slopes before; none is Euler.
+    fn order(&self) -> Option<usize>;
+}
+
+impl Reach for Alone {
+    fn order(&self) -> Option<usize> {
+        None
+    }
+}
+
+impl Reach for History {
+    fn order(&self) -> Option<usize> {
+        Some(self.order)
+    }
 }
 
 impl Epd {
@@ -64,9 +85,18 @@ impl Epd {
         let mut table = || (0..steps).map(|_| (0..points).map(|_| draw()).collect()).collect();
         let (r, scale_dir, scale_time, weight) = (table(), table(), table(), table());
         let (direction_range, time_range) = ranges;
-        Self { direction_range, time_range, last_direction_one: false, r, scale_dir, scale_time, weight }
+        let (reach, last_direction_one) = (Alone {}, false);
+        Self { reach, direction_range, time_range, last_direction_one, r, scale_dir, scale_time, weight }
     }
 
+    /// The same tables around iPNDM.
+    pub fn around(self, reach: History) -> EpdPlugin {
+        let Self { direction_range, time_range, last_direction_one, r, scale_dir, scale_time, weight, .. } = self;
+        Epd { reach, direction_range, time_range, last_direction_one, r, scale_dir, scale_time, weight }
+    }
+}
+
+impl<H> Epd<H> {
     /// Points of a step.
     pub fn points(&self) -> usize {
         self.r.first().map_or(0, Vec::len)
@@ -100,7 +130,7 @@ impl Epd {
     }
 }
 
-impl LearnedSolver for Epd {
+impl<H: Reach> LearnedSolver for Epd<H> {
     fn steps(&self) -> Option<usize> {
         Some(self.r.len())
     }
@@ -125,6 +155,9 @@ impl LearnedSolver for Epd {
     }
 
     fn check(&self) -> Result<()> {
+        if let Some(order) = self.reach.order() {
+            check_order("epd-plugin", order, 4)?;
+        }
         let points = self.points();
         if points == 0 {
             let what = "r: a row for each step, a column for each point".into();
@@ -150,48 +183,17 @@ impl LearnedSolver for Epd {
     }
 
     fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built> {
-        let solver = Parallel { rows: self.rows(params), order: None };
-        Ok(Built { solver: Box::new(solver), times: frame.grid.coeffs() })
-    }
-
-    fn summary(&self) -> String {
-        format!("{} points a step", self.points())
-    }
-}
-
-impl LearnedSolver for EpdPlugin {
-    fn steps(&self) -> Option<usize> {
-        self.tables.steps()
-    }
-
-    fn blocks(&self) -> Vec<Block> {
-        self.tables.blocks()
-    }
-
-    fn params(&self) -> Vec<f64> {
-        self.tables.params()
-    }
-
-    fn replace(&mut self, params: &[f64]) {
-        self.tables.replace(params);
-    }
-
-    fn check(&self) -> Result<()> {
-        check_order("epd-plugin", self.order, 4)?;
-        self.tables.check()
-    }
-
-    fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built> {
-        let solver = Parallel { rows: self.tables.rows(params), order: Some(self.order) };
+        let solver = Parallel { rows: self.rows(params), order: self.reach.order() };
         Ok(Built { solver: Box::new(solver), times: frame.grid.coeffs() })
     }
 
     fn base(&self) -> Option<Base> {
-        Some(Base { order: Some(self.order), ..Base::named("ipndm") })
+        self.reach.order().map(|order| Base { order: Some(order), ..Base::named("ipndm") })
     }
 
     fn summary(&self) -> String {
-        format!("{}, around ipndm({})", self.tables.summary(), self.order)
+        let around = self.reach.order().map_or_else(String::new, |order| format!(", around ipndm({order})"));
+        format!("{} points a step{around}", self.points())
     }
 }
 

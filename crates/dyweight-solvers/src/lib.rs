@@ -22,12 +22,12 @@ pub mod span;
 pub mod spec;
 mod weights;
 
-pub use amed::{Amed, AmedPlugin};
+pub use amed::{Alone, Amed, AmedPlugin, Outer};
 pub use any_budget::{AnyBudget, BudgetMember};
 pub use base::Base;
 pub use dlms::Dlms;
 pub use dss::{Deltas, Dss};
-pub use epd::{Epd, EpdPlugin};
+pub use epd::{Epd, EpdPlugin, History, Reach};
 pub use gits::{Cost, Gits, shortest};
 pub use ld3::{Ld3, TimeMode};
 pub use predictor::Predictor;

@@ -14,7 +14,8 @@ use dyweight_solvers::learned::{Built, Frame, LearnedSolver};
 use dyweight_solvers::solver_file::{MethodParams, SolverFile};
 use dyweight_solvers::span::SampleNet;
 use dyweight_solvers::{
-    Amed, AmedPlugin, AnyBudget, BudgetMember, Deltas, Dlms, Dss, Epd, EpdPlugin, Gits, Ld3, Predictor, S4s, TimeMode,
+    Alone, Amed, AmedPlugin, AnyBudget, BudgetMember, Deltas, Dlms, Dss, Epd, Gits, History, Ld3, Predictor, S4s,
+    TimeMode,
 };
 use dyweight_solvers::{Base, Weights};
 
@@ -138,9 +139,9 @@ fn every_number_of_every_method_has_its_derivative() {
             check(&format!("ld3 {base}"), &ld3, &at, flow, false);
         }
         check("epd", &epd(), &moved(&epd(), 0.1), flow, afs);
-        let plugin = EpdPlugin { order: 3, tables: epd() };
+        let plugin = epd().around(History { order: 3 });
         check("epd-plugin", &plugin, &moved(&plugin, 0.1), flow, afs);
-        let amed = Amed { predictor: predictor((0.05, 0.2)) };
+        let amed = Amed { base: Alone {}, predictor: predictor((0.05, 0.2)) };
         check("amed", &amed, &moved(&amed, 0.1), flow, afs);
         let predicts = if flow { vec![Predict::Data] } else { vec![Predict::Data, Predict::Noise] };
         let dpmpp = predicts.into_iter().map(|p| Base { predict: Some(p), ..Base::named("dpmpp") });
@@ -222,7 +223,7 @@ fn starts_and_limits_are_handcrafted_solvers() {
         near("epd with one point in the middle", &result(&fixed(&epd, &frame)), &middle, 1e-12);
         let mut half = predictor((0.0, 0.0));
         half.r_weight = vec![vec![0.0; half.r_weight[0].len()]];
-        near("amed in the middle", &result(&fixed(&Amed { predictor: half }, &frame)), &middle, 1e-12);
+        near("amed in the middle", &result(&fixed(&Amed { base: Alone {}, predictor: half }, &frame)), &middle, 1e-12);
         // C = 0.
         let dss = fixed(&Dss::start(STEPS), &frame);
         let expected = Built { solver: Box::new(Ipndm::euler()), times: dss.times.clone() };
@@ -264,8 +265,8 @@ fn files_of_every_method_come_back() {
     let bodies = [
         (MethodParams::Any(any), STEPS - 1, None),
         (MethodParams::Epd(epd()), 3 * STEPS - 1, Some(2 * STEPS - 1)),
-        (MethodParams::EpdPlugin(EpdPlugin { order: 2, tables: epd() }), 3 * STEPS - 1, Some(2 * STEPS - 1)),
-        (MethodParams::Amed(Amed { predictor: predictor((0.1, 0.0)) }), 2 * STEPS - 1, None),
+        (MethodParams::EpdPlugin(epd().around(History { order: 2 })), 3 * STEPS - 1, Some(2 * STEPS - 1)),
+        (MethodParams::Amed(Amed { base: Alone {}, predictor: predictor((0.1, 0.0)) }), 2 * STEPS - 1, None),
         (
             MethodParams::AmedPlugin(AmedPlugin { base: Base::named("ipndm"), predictor: predictor((0.0, 0.2)) }),
             2 * STEPS - 1,

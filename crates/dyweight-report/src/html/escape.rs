@@ -1,21 +1,16 @@
 //! Text that stays text, in HTML and in Markdown.
 
+use crate::svg::escaped;
+
 /// Safe as content of an element and inside a quoted attribute; control characters other than line ends become spaces.
 pub(super) fn html(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
+    escaped(text, |c| match c {
+        '"' => Some("&quot;"),
+        '\'' => Some("&#39;"),
+        '\n' => Some("\n"),
+        '\t' => Some("\t"),
+        _ => None,
+    })
 }
 
 /// Running text: escaped, with words between backticks as code.

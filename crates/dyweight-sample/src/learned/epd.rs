@@ -7,7 +7,7 @@ use dyweight_files::EpdPreset;
 use dyweight_solvers::learned::Frame;
 use dyweight_solvers::solver_file::{MethodParams, ModelIdentity, SolverFile};
 use dyweight_solvers::spec::ScheduleSpec;
-use dyweight_solvers::{Epd, EpdPlugin};
+use dyweight_solvers::{Alone, Epd, History};
 use serde_json::json;
 
 /// Released values lie on or, rounded, beyond their bounds.
@@ -25,6 +25,7 @@ pub fn epd_preset(preset: &EpdPreset) -> Result<SolverFile> {
     let scale =
         |range: f64| move |v: f64| if range > 0.0 { 2.0 * logit((v - 1.0 + range) / (2.0 * range)) } else { 0.0 };
     let tables = Epd {
+        reach: Alone {},
         direction_range: preset.direction_range,
         time_range: preset.time_range,
         last_direction_one: preset.last_direction_one,
@@ -35,7 +36,7 @@ pub fn epd_preset(preset: &EpdPreset) -> Result<SolverFile> {
     };
     let body = match preset.order {
         None => MethodParams::Epd(tables),
-        Some(order) => MethodParams::EpdPlugin(EpdPlugin { order, tables }),
+        Some(order) => MethodParams::EpdPlugin(tables.around(History { order })),
     };
     let prediction = Prediction::Denoised;
     let rule = ScheduleSpec { schedule: Some(preset.schedule.clone()), rho: Some(preset.rho), ..Default::default() };

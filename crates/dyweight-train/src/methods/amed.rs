@@ -21,7 +21,7 @@ use dyweight_solvers::learned::Frame;
 use dyweight_solvers::solver_file::MethodParams;
 use dyweight_solvers::spec::ScheduleSpec;
 use dyweight_solvers::spec::budget::Evaluations;
-use dyweight_solvers::{Amed, AmedPlugin, Predictor};
+use dyweight_solvers::{Alone, Amed, AmedPlugin, Predictor};
 
 /// AMED-Solver, or AMED-Plugin.
 pub(super) struct AmedMethod {
@@ -87,7 +87,7 @@ impl Method for AmedMethod {
         let [mut u, mut z] = ["uniform", "normal"].map(|kind| Stream::labelled(seed, &format!("predictor {kind}")));
         let predictor = Predictor::start(features, ranges, || u.uniform(), || z.normal());
         let body = match self.plugin {
-            false => MethodParams::Amed(Amed { predictor }),
+            false => MethodParams::Amed(Amed { base: Alone {}, predictor }),
             true => MethodParams::AmedPlugin(AmedPlugin { base: BaseOptions::of(spec, USUAL_BASE), predictor }),
         };
         Start::of(body, spec)

@@ -19,7 +19,7 @@ use dyweight_solvers::learned::Frame;
 use dyweight_solvers::solver_file::MethodParams;
 use dyweight_solvers::spec::budget::Evaluations;
 use dyweight_solvers::spec::{ScheduleSpec, SolverSpec};
-use dyweight_solvers::{Epd, EpdPlugin};
+use dyweight_solvers::{Epd, History};
 
 /// EPD, or EPD around iPNDM.
 pub(super) struct EpdMethod {
@@ -118,7 +118,7 @@ impl Method for EpdMethod {
         tables.last_direction_one = last_direction_one.unwrap_or(false);
         let body = match self.plugin {
             false => MethodParams::Epd(tables),
-            true => MethodParams::EpdPlugin(EpdPlugin { order: spec.order.unwrap_or(4), tables }),
+            true => MethodParams::EpdPlugin(tables.around(History { order: spec.order.unwrap_or(4) })),
         };
         Start::of(body, spec)
     }
