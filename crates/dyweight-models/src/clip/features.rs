@@ -10,13 +10,13 @@ use super::config::ClipConfig;
 use super::file::{ClipFile, ClipOptions};
 use super::score::{ImageTape, ImageTower};
 use crate::preprocess::{Crop, Preprocess, Resampling};
-use crate::side_by_side::{parts, side_by_side};
+use crate::side_by_side::{parts, side_by_side, with_way_back};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::{FeatureMap, FeaturePullback};
 use dyweight_core::tensor::Tensor;
 use dyweight_files::Fingerprint;
 use dyweight_nn::{Act, Shape};
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// Images in one pass.
@@ -141,30 +141,16 @@ impl FeatureMap for ClipFeatures {
 
     fn with_pullback<'m>(&'m self, images: &Tensor) -> Result<(Tensor, FeaturePullback<'m>)> {
         self.check(images)?;
-        let n = images.samples();
-        if n == 0 {
-            let empty = images.clone();
-            return Ok((self.features(images)?, Box::new(move |_| Ok(empty))));
-        }
-        let pass = |range: Range<usize>| {
-            let (rows, tape) = self.forward(&images.slice(range.clone()), true)?;
-            Ok((normalised(&rows)?, (range, rows, tape)))
+        let pass = |images: Tensor| {
+            let (rows, tape) = self.forward(&images, true)?;
+            Ok((normalised(&rows)?, (rows, tape)))
         };
-        let (features, tapes): (Vec<_>, Vec<_>) = side_by_side(parts(n, AT_ONCE), pass)?.into_iter().unzip();
-        let expected = [n, self.dims(), 1, 1];
-        let pullback = move |gradient: &Tensor| {
-            if gradient.shape() != expected {
-                let (expected, found) = (expected.to_vec(), gradient.shape().to_vec());
-                return Err(Error::Shape { what: "cotangent of features".into(), expected, found });
-            }
-            let back = |(range, rows, tape): (Range<usize>, Act, Option<ImageTape>)| {
-                let Some(tape) = tape else { return Ok(Tensor::zeros([0, 1, 1, 1])) };
-                let to_pixels = self.tower.backward(tape, &normalised_backward(&rows, &gradient.slice(range)));
-                let image = |i| self.preprocess.of_sample_backward(to_pixels.sample(i), self.shape);
-                Tensor::concat(&(0..to_pixels.shape().n).map(image).collect::<Result<Vec<_>>>()?)
-            };
-            Tensor::concat(&side_by_side(tapes, back)?)
+        let back = |(rows, tape): (Act, Option<ImageTape>), gradient: Tensor| {
+            let Some(tape) = tape else { return Ok(Tensor::zeros([0, 1, 1, 1])) };
+            let to_pixels = self.tower.backward(tape, &normalised_backward(&rows, &gradient));
+            let image = |i| self.preprocess.of_sample_backward(to_pixels.sample(i), self.shape);
+            Tensor::concat(&(0..to_pixels.shape().n).map(image).collect::<Result<Vec<_>>>()?)
         };
-        Ok((Tensor::concat(&features)?, Box::new(pullback)))
+        with_way_back((images, self.dims()), AT_ONCE, pass, back)
     }
 }

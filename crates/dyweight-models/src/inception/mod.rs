@@ -19,7 +19,7 @@ pub use file::InceptionFile;
 pub use resize::Resize;
 
 use super::exchange::to_tensor;
-use super::side_by_side::{parts, side_by_side};
+use super::side_by_side::{parts, side_by_side, with_way_back};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::{FeatureMap, FeaturePullback};
 use dyweight_core::tensor::Tensor;
@@ -28,7 +28,7 @@ use dyweight_nn::{Act, Conv2d, ConvAlgo, ConvSpec, Padding};
 use net::{Net, spatial_mean};
 use plan::{FEATURES, Unit};
 use resize::Preprocess;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// Added to variances.
@@ -156,28 +156,14 @@ impl FeatureMap for Inception {
 
     fn with_pullback<'m>(&'m self, images: &Tensor) -> Result<(Tensor, FeaturePullback<'m>)> {
         self.check(images)?;
-        let n = images.samples();
-        if n == 0 {
-            let empty = images.clone();
-            return Ok((self.features(images)?, Box::new(move |_| Ok(empty))));
-        }
-        let pass = |range: Range<usize>| {
-            let (features, tape) = self.net.forward_recorded(self.preprocess.forward(&images.slice(range.clone())));
-            Ok((to_tensor(&features)?, (range, tape)))
+        let pass = |images: Tensor| {
+            let (features, tape) = self.net.forward_recorded(self.preprocess.forward(&images));
+            Ok((to_tensor(&features)?, tape))
         };
-        let passes = side_by_side(parts(n, AT_ONCE), pass)?;
-        let (features, tapes): (Vec<_>, Vec<_>) = passes.into_iter().unzip();
-        let pullback = move |gradient: &Tensor| {
-            if gradient.shape() != [n, FEATURES, 1, 1] {
-                let (expected, found) = (vec![n, FEATURES, 1, 1], gradient.shape().to_vec());
-                return Err(Error::Shape { what: "cotangent of features".into(), expected, found });
-            }
-            let back = |(range, tape): (Range<usize>, net::Tape)| {
-                let rows: Vec<f32> = gradient.slice(range.clone()).data().iter().map(|v| *v as f32).collect();
-                self.preprocess.backward(&self.net.backward(tape, &Act::from_rows(range.len(), &rows)))
-            };
-            Tensor::concat(&side_by_side(tapes, back)?)
+        let back = |tape: net::Tape, gradient: Tensor| {
+            let rows: Vec<f32> = gradient.data().iter().map(|v| *v as f32).collect();
+            self.preprocess.backward(&self.net.backward(tape, &Act::from_rows(gradient.samples(), &rows)))
         };
-        Ok((Tensor::concat(&features)?, Box::new(pullback)))
+        with_way_back((images, FEATURES), AT_ONCE, pass, back)
     }
 }
