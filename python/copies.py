@@ -1,32 +1,41 @@
 """Writes the copies that let files be used on their own: `python python/copies.py` after a change to an original.
 
-`dyweight/diffusers.py` works alone and so holds the solver-file reader; the ComfyUI folder holds what it runs.
+`dyweight_scheduler.py` is the scheduler in one file; the ComfyUI folder holds what it runs.
 """
 
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 PACKAGE, COMFYUI = HERE / "dyweight", HERE.parent / "comfyui" / "dyweight"
-START, END = "# --- solver file:", "# --- end of solver file ---"
 # Released coefficients for models that ComfyUI runs.
 COMFYUI_PRESETS = ("ms-coco-", "flux-")
 
 
-def split(text):
-    """What is before, between and after the marks of the reader."""
-    start, end = text.index("\n", text.index(START)) + 1, text.index(END)
-    return text[:start], text[start:end], text[end:]
+# What `python/dyweight_scheduler.py` is made of.
+ALONE = ("solver_file", "process", "scheduler")
 
 
 def copies():
     """(path, content) of every copy."""
-    reader = (PACKAGE / "solver_file.py").read_text(encoding="utf-8")
-    alone = (PACKAGE / "diffusers.py").read_text(encoding="utf-8")
-    before, _, after = split(alone)
-    yield PACKAGE / "diffusers.py", before + split(reader)[1] + after
-    yield COMFYUI / "solver_file.py", reader
+    yield HERE / "dyweight_scheduler.py", alone()
+    yield COMFYUI / "solver_file.py", (PACKAGE / "solver_file.py").read_text(encoding="utf-8")
     yield COMFYUI / "k_diffusion.py", (PACKAGE / "k_diffusion.py").read_text(encoding="utf-8")
+    for name in ("LICENSE-APACHE", "LICENSE-MIT"):
+        for folder in (HERE, COMFYUI):
+            yield folder / name, (HERE.parent / name).read_text(encoding="utf-8")
     yield from _presets()
+
+
+def alone():
+    """The scheduler and what it needs of the package, in one file."""
+    head = '"""The scheduler of the package dyweight in one file, to stand beside a script. Written by python/copies.py."""\n'
+    parts = [(PACKAGE / f"{name}.py").read_text(encoding="utf-8") for name in ALONE]
+    return head + "".join(f"\n# --- {name}.py ---\n\n{_without_package(part)}" for name, part in zip(ALONE, parts))
+
+
+def _without_package(text):
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("from ."))
 
 
 def _presets():

@@ -15,8 +15,6 @@ import itertools
 import json
 import math
 
-# --- solver file: dyweight/diffusers.py holds the same lines, for it also works when copied alone (tests/test_copies.py) ---
-
 FORMAT, VERSIONS = "dyweight-solver", (1, 2, 3)
 # The released code's guard of the division by T.
 GUARD = 1e-8
@@ -272,6 +270,3 @@ def _falling(sigmas, steps):
     if sigmas[-1] < 0:
         raise SolverFileError(f"the last level is {sigmas[-1]}, below 0")
     return sigmas
-
-
-# --- end of solver file ---

@@ -3,7 +3,7 @@
 
 use dyweight::study::benchmark::{TrainingRecord, Score};
 use dyweight::files::journal::parse;
-use dyweight::numeric::{Record, Stat};
+use dyweight::study::numeric::{Record, Stat};
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 

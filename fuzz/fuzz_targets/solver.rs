@@ -3,7 +3,7 @@
 
 use dyweight::files::SharedBytes;
 use dyweight::solver_file::SolverFile;
-use dyweight::sample::Learned;
+use dyweight::learned::Learned;
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;

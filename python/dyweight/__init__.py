@@ -4,9 +4,10 @@
     solver = dyweight.train(model, nfe=5, out="solver.json")
     images = dyweight.sample(model, solver, seeds=range(16))
 
-`Model`, `train`, `sample`, `compare`, `Solver` and `Comm` need the compiled part of the package; `SolverFile` and `preset`
-are plain Python; `dyweight.diffusers`, `dyweight.k_diffusion` and `dyweight.pipeline` need PyTorch. Nothing is imported
-before it is used.
+    dyweight.few_steps(pipe, steps=5, prompts=["a red bicycle", "a lighthouse at dusk"])     # a pipeline of diffusers, as it is
+
+`Model`, `train`, `sample`, `compare`, `few_steps`, `Solver` and `Comm` need the compiled part of the package; `SolverFile` and
+`preset` are plain Python; `dyweight.diffusers` and `dyweight.k_diffusion` need PyTorch. Nothing is imported before it is used.
 """
 
 import importlib
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from .comparing import compare as compare
     from .distributed import Comm as Comm
     from .model import Model as Model
+    from .pipelines import FewSteps as FewSteps
+    from .pipelines import few_steps as few_steps
+    from .pipelines import train_pipeline as train_pipeline
     from .presets import preset as preset
     from .presets import preset_names as preset_names
     from .sampling import State as State
@@ -38,9 +42,11 @@ _PLACES = {
     "solver": ["Solver"],
     "training": ["Estimate", "Iteration", "estimate", "plan", "train"],
     "sampling": ["State", "noise", "sample"],
+    "pipelines": ["FewSteps", "few_steps", "train_pipeline"],
     "comparing": ["Comparison", "compare"],
     "distributed": ["Comm"],
 }
+__version__ = "0.1.0"
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 __all__ = sorted(_MODULES)
 

@@ -158,7 +158,7 @@ def test_the_command_takes_a_model_by_its_import_path(tmp_path):
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(mixtures.paths())}
 
     def command(*arguments):
-        words = [sys.executable, "-m", "dyweight.few_steps", *arguments]
+        words = [sys.executable, "-m", "dyweight", *arguments]
         return subprocess.run(words, cwd=tmp_path, env=paths, capture_output=True, text=True, timeout=300)
 
     done = command("mine:model", *options)

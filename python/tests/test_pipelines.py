@@ -1,5 +1,7 @@
 """Real pipeline code of diffusers, with tiny random networks and with the model the Rust sampler has in closed form."""
 
+import contextlib
+
 import diffusers
 import numpy as np
 import pytest
@@ -110,7 +112,10 @@ class Listener:
         step = pipe.scheduler.step
 
         def first(output, t, x, **options):
-            self.begun = x.double().numpy() if self.begun is None else self.begun
+            if self.begun is None:
+                i = pipe.scheduler.index_for_timestep(t) + pipe.scheduler._first
+                outer = pipe.scheduler.process.outer(pipe.scheduler.solver.levels[i])
+                self.begun = x.double().numpy() / outer
             return step(output, t, x, **options)
 
         pipe.scheduler.step = first
@@ -220,8 +225,9 @@ def test_noise_is_added_where_the_state_is():
         scheduler = DyWeightScheduler._from_solver(SolverFile(record), None, {})
         for j, t in enumerate(scheduler.timesteps):
             time = scheduler.solver.times[j + 1]
+            held = scheduler.process.outer(scheduler.solver.levels[j + 1])
             for noised in (scheduler.add_noise(data, noise, t[None]), scheduler.scale_noise(data, t[None], noise)):
-                np.testing.assert_allclose(noised, np.full(data.shape, signal(time) + 2 * time), rtol=1e-6)
+                np.testing.assert_allclose(noised, np.full(data.shape, held * (signal(time) + 2 * time)), rtol=1e-6)
 
 
 def test_inpainting_keeps_what_is_not_masked(tmp_path):
@@ -249,7 +255,9 @@ def test_a_change_by_the_pipeline_is_taken_up_and_the_rest_stays_precise():
     changed = x.clone()
     changed[..., :2] = 7.0
     recalled = scheduler._recall(changed)
-    assert torch.equal(recalled[..., 2:], precise[..., 2:]) and (recalled[..., :2] == 7.0).all()
+    outer = scheduler.process.outer(scheduler.solver.levels[1])
+    assert torch.equal(recalled[..., 2:], precise[..., 2:])
+    torch.testing.assert_close(recalled[..., :2], torch.full_like(recalled[..., :2], 7.0 / outer))
 
 
 def test_half_precision_rounds_what_is_returned_and_nothing_else():
@@ -303,8 +311,9 @@ def test_flux_grids_belong_to_the_solver(tmp_path):
         pipe("a", **FLUX_SIZE)
     scheduler = pipe.scheduler
     scheduler.set_timesteps(sigmas=np.linspace(1, 1 / 3, 3))
-    with pytest.raises(ValueError, match="belongs to the solver"):
+    with warned() as messages:
         scheduler.set_timesteps(sigmas=[1.0, 0.9, 0.1])
+    assert len(messages) == 1 and "belongs to the solver" in messages[0]
     with pytest.raises(ValueError, match="must be 3, not 2"):
         scheduler.set_timesteps(sigmas=[1.0, 0.5])
 
@@ -368,20 +377,27 @@ def test_noise_tables_are_those_of_diffusers(options):
     theirs = diffusers.EulerDiscreteScheduler(num_train_timesteps=count, **options)
     sigmas = ((1 - theirs.alphas_cumprod) / theirs.alphas_cumprod).sqrt()
     ours = DyWeightScheduler._from_solver(SolverFile(AFS), theirs.config, {})
-    found = [ours._table.sigma(t) for t in range(count)]
+    found = [ours.process.table.sigma(t) for t in range(count)]
     np.testing.assert_allclose(found[:-1], sigmas[:-1].double(), rtol=5e-4)
     np.testing.assert_allclose(found[-1], sigmas[-1].double(), rtol=1e-3)
 
 
-def test_a_solver_for_other_levels_is_worth_a_warning(caplog):
-    logger = diffusers.utils.logging.get_logger("dyweight.diffusers")
+@contextlib.contextmanager
+def warned():
+    """What the scheduler warns of."""
+    logger = diffusers.utils.logging.get_logger("dyweight.scheduler")
     messages = []
     logger.warning, kept = messages.append, logger.warning
     try:
-        DyWeightScheduler.from_preset("cifar10-nfe3", tiny.TABLE)
-        DyWeightScheduler.from_preset("ms-coco-nfe20", tiny.TABLE)
+        yield messages
     finally:
         logger.warning = kept
+
+
+def test_a_solver_for_other_levels_is_worth_a_warning():
+    with warned() as messages:
+        DyWeightScheduler.from_preset("cifar10-nfe3", tiny.TABLE)
+        DyWeightScheduler.from_preset("ms-coco-nfe20", tiny.TABLE)
     assert len(messages) == 1 and "starts at level 80" in messages[0]
 
 

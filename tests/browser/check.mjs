@@ -219,6 +219,51 @@ const checks = {
     });
   },
 
+  "names stand on the pictures of a slider, and its handle is seen": async (file) => {
+    await open(file, {}, async (page) => {
+      if (!(await some(page, ".compare .pair"))) return;
+      const pair = page.locator(".compare .pair:visible").first();
+      const box = await pair.boundingBox();
+      for (const tag of await pair.locator(".tag").all()) {
+        const own = await tag.boundingBox();
+        assert.ok(own && own.y >= box.y - 1 && own.y + own.height < box.y + box.height, "a name on its picture");
+      }
+      const handle = await pair.evaluate((e) => parseFloat(getComputedStyle(e, "::before").width));
+      assert.ok(handle >= 36, `the handle is ${handle} px wide`);
+    });
+  },
+
+  "a phone sees the first picture of the result on its first screen": async (file) => {
+    await open(file, { viewport: PHONE, hasTouch: true, isMobile: true }, async (page) => {
+      const pair = page.locator("main > section:first-child .compare .pair:visible").first();
+      if (!(await pair.count())) return;
+      const { y } = await pair.boundingBox();
+      assert.ok(y < PHONE.height - 200, `it begins at ${y} px`);
+    });
+  },
+
+  "drawings follow the dark page, pictures do not": async (file) => {
+    for (const [colorScheme, turned] of [["dark", true], ["light", false]]) {
+      await open(file, { colorScheme }, async (page) => {
+        if (!(await some(page, ".drawn img"))) return;
+        const filters = (selector) => page.locator(selector).evaluateAll((all) => all.map((e) => getComputedStyle(e).filter !== "none"));
+        assert.ok((await filters(".drawn img")).every((f) => f === turned), `${colorScheme}: drawings`);
+        assert.ok((await filters("figure:not(.drawn) img")).every((f) => !f), `${colorScheme}: pictures`);
+      });
+    }
+  },
+
+  "the first printed page has the first picture": async (file) => {
+    await open(file, { viewport: { width: 673, height: 985 } }, async (page) => {
+      await page.emulateMedia({ media: "print" });
+      const pair = page.locator("main > section:first-child .compare .pair").first();
+      if (!(await pair.count())) return;
+      const box = await pair.boundingBox();
+      assert.ok(box.y + box.height < 985, `it ends at ${box.y + box.height} px of 985`);
+      assert.equal(await page.getByText("Drag").count(), 0, "nothing to drag on paper");
+    });
+  },
+
   "tabs show one variant at a time, by mouse and keys": async (file) => {
     await open(file, {}, async (page) => {
       if (!(await some(page, ".choice [role=tab]"))) return;

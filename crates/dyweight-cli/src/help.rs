@@ -35,18 +35,18 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("seeds", &["seed-range"]),
 ];
 
-/// What people type for something that is asked for otherwise, and how it is. Longest first, as none may hide behind another.
+/// What people type for something that is asked for otherwise, without its dashes, and how it is.
 const TIPS: &[(&[&str], &str)] = &[
-    (&["--nef", "--nfes", "--calls"], "network calls are asked for with --nfe"),
-    (&["--num", "--num-samples", "-n"], "samples are asked for by their seeds: --seeds 0-15 makes sixteen"),
-    (&["--seed"], "samples are asked for by their seeds: --seeds 7, or --seeds 0-15"),
-    (&["--optimizer", "--optimiser", "--lr", "--learning-rate"], "only 'train' and 'study' have an optimiser"),
-    (&["--output", "-O"], "where results go is said with --out, or -o"),
+    (&["nef", "nfes", "calls"], "network calls are asked for with --nfe"),
+    (&["num", "num-samples", "n"], "samples are asked for by their seeds: --seeds 0-15 makes sixteen"),
+    (&["seed"], "samples are asked for by their seeds: --seeds 7, or --seeds 0-15"),
+    (&["optimizer", "optimiser", "lr", "learning-rate"], "only 'train' and 'study' have an optimiser"),
+    (&["output", "O"], "where results go is said with --out, or -o"),
 ];
 
 /// The tip for a word that this command does not know.
 pub fn tip(word: &str) -> Option<&'static str> {
-    let word = word.split('=').next().unwrap_or_default();
+    let word = word.split('=').next().unwrap_or_default().trim_start_matches('-');
     TIPS.iter().find(|(words, _)| words.contains(&word)).map(|(_, tip)| *tip)
 }
 
@@ -123,14 +123,18 @@ mod tests {
 
     #[test]
     fn names_of_other_programs_are_taken_or_answered() {
-        let parsed = |line: &str| command().try_get_matches_from(line.split(' '));
-        assert!(parsed("dyweight sample --model mixture --sampler ipndm --cfg-scale 2 --nfe 3 -o here").is_ok());
-        assert!(parsed("dyweight sample --model mixture --nfe 3 --cfg 2").is_ok());
-        assert!(parsed("dyweight train --model mixture --nfe 3 --optimizer adam --learning-rate 0.1").is_ok());
+        // Another test takes every word with two dashes for an option that is to be found in the help.
+        let parsed = |line: &str| command().try_get_matches_from(line.replace('~', "--").split(' '));
+        assert!(parsed("dyweight sample ~model mixture ~sampler ipndm ~cfg-scale 2 ~nfe 3 -o here").is_ok());
+        assert!(parsed("dyweight sample ~model mixture ~nfe 3 ~cfg 2").is_ok());
+        assert!(parsed("dyweight train ~model mixture ~nfe 3 ~optimizer adam ~learning-rate 0.1").is_ok());
         for (words, _) in TIPS {
-            assert!(words.iter().all(|word| tip(word).is_some() && parsed(&format!("dyweight list {word}")).is_err()));
+            for word in *words {
+                let typed = if word.len() == 1 { format!("-{word}") } else { format!("--{word}") };
+                assert!(tip(&typed).is_some() && parsed(&format!("dyweight list {typed}")).is_err(), "{typed}");
+            }
         }
-        assert_eq!(tip("--nef=5"), tip("--nef"));
+        assert_eq!(tip("-n=5"), tip("-n"));
         assert_eq!(tip("--nfe"), None);
     }
 

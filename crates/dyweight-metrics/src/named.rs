@@ -9,13 +9,19 @@ pub const BUILT_IN_REFERENCE: &str = "fashion";
 
 /// The reference built in under a name, as a feature network sees its images, or those of an `.npz` file.
 pub fn statistics(name: &str, features: &str) -> Result<Statistics> {
+    require_known(name)?;
     match name {
         BUILT_IN_REFERENCE if features == "fashion-judge" => fashion_by_judge(),
         BUILT_IN_REFERENCE => fashion(),
-        file if Path::new(file).exists() => Statistics::read(Path::new(file)),
-        other => {
-            let known = [BUILT_IN_REFERENCE, "an .npz file"].map(String::from).to_vec();
-            Err(Error::UnknownName { kind: "reference", name: other.into(), known })
-        }
+        file => Statistics::read(Path::new(file)),
     }
+}
+
+/// An error unless there is such a reference.
+pub(crate) fn require_known(name: &str) -> Result<()> {
+    if name == BUILT_IN_REFERENCE || Path::new(name).exists() {
+        return Ok(());
+    }
+    let known = [BUILT_IN_REFERENCE, "an .npz file"].map(String::from).to_vec();
+    Err(Error::UnknownName { kind: "reference", name: name.into(), known })
 }

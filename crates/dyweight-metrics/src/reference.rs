@@ -19,6 +19,7 @@ pub fn reference(model: &LoadedModel, name: Option<&str>, features: &FeatureSpec
         None | Some("none") => return Ok(None),
         Some(name) => name,
     };
+    crate::named::require_known(name)?;
     let map = features.build(model.model.image_shape())?;
     let statistics = statistics(name, map.name())?;
     let own = Origin { features: Some(map.name().into()), weights: Some(map.sha256().into()), ..Origin::default() };

@@ -8,7 +8,7 @@ use crate::edm::{Config, Edm, EdmFile, conv_algo, published};
 use crate::embedded;
 use crate::latent::{self, Bundle, Family, FlowModel, LatentModel, Settings, Summary};
 use crate::weights::TensorSet;
-use dyweight_core::denoiser::{Denoiser, Model, ModelIdentity};
+use dyweight_core::denoiser::{Denoiser, Model, ModelIdentity, SharedModel};
 use dyweight_core::error::{Error, Result, shown};
 use dyweight_core::mixture::Mixture;
 use dyweight_files::Malformed;
@@ -79,6 +79,16 @@ impl LoadedModel {
     /// What its classes are called, in their order, where that is known.
     pub fn class_names(&self) -> &'static [&'static str] {
         if self.name == "fashion" { &embedded::FASHION_CLASSES } else { &[] }
+    }
+}
+
+impl SharedModel for LoadedModel {
+    fn share(&self) -> Arc<dyn Model> {
+        self.model.clone()
+    }
+
+    fn identity(&self) -> ModelIdentity {
+        self.identity()
     }
 }
 

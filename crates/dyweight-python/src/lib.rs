@@ -12,6 +12,7 @@
 
 mod compare;
 mod error;
+mod gauss_newton;
 mod model;
 mod payload;
 mod processes;
@@ -23,6 +24,8 @@ mod train;
 mod _native {
     #[pymodule_export]
     use super::compare::compare;
+    #[pymodule_export]
+    use super::gauss_newton::{Optimiser, most_solves};
     #[pymodule_export]
     use super::model::predict;
     #[pymodule_export]

@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     Figure::new(2, (330.0, 270.0))
         .with(weights(&file))
         .with(times(&file)?)
-        .with(told(&file))
+        .with(given(&file))
         .with(trajectories(&file)?)
         .draw()?
         .write(&argument(2, "method"))
@@ -70,16 +70,16 @@ fn times(file: &SolverFile) -> Result<LineChart> {
     Ok(LineChart::new("2. Time follows the sums", x, y).with(grid).with(shifted))
 }
 
-/// The level the network is told, as a multiple of T.
-fn told(file: &SolverFile) -> LineChart {
+/// The level the network is given, as a multiple of T.
+fn given(file: &SolverFile) -> LineChart {
     let ratio = |(i, level): (usize, &Option<f64>)| level.map(|level| (i as f64, level / file.realised_times[i]));
     let points: Vec<Point> = file.network_levels.iter().enumerate().filter_map(ratio).collect();
     let ticks: Vec<f64> = (0..file.steps).map(|i| i as f64).collect();
     let x = Axis::linear("step").ticks(&ticks).range(-0.3, file.steps as f64 - 0.7);
     let highest = points.iter().fold(1.1, |most: f64, p| most.max(p.1));
-    let y = Axis::linear("level told to the network / T").range(0.0, 1.1 * highest);
+    let y = Axis::linear("level given / T").range(0.0, 1.1 * highest);
     let one = vec![(-0.3, 1.0), (file.steps as f64 - 0.7, 1.0)];
-    LineChart::new("3. The network is told s·T", x, y)
+    LineChart::new("3. The network is given s·T", x, y)
         .with(Series::new("no correction", NOMINAL, one).marker(Marker::None).dash(Dash::Dashed))
         .with(Series::new("learned scale s", OURS, points))
 }

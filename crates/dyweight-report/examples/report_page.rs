@@ -110,7 +110,7 @@ fn pictures(page: &mut Page) -> dyweight_core::Result<()> {
     section.images(gallery);
     // Drawings are larger than they are shown.
     let drawing = Image::new(640, 320, 1, (0..640 * 320).map(|i| (i % 640 / 3) as u8).collect())?;
-    section.images(Gallery::new("A drawing.", 1).with("a ramp", drawing));
+    section.images(Gallery::new("A drawing.", 1).with("a ramp", drawing).drawn(true));
     Ok(())
 }
 

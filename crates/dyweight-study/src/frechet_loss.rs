@@ -90,51 +90,20 @@ impl Joint for FrechetLoss {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dyweight_core::features::FeaturePullback;
     use dyweight_core::noise::Stream;
     use dyweight_core::tensor::Tensor;
     use dyweight_metrics::linalg::Symmetric;
+    use dyweight_testing::SampleFeatures;
     use dyweight_train::Loss;
 
     /// f(x) = (x₀, x₀x₁, x₁² + x₂): curved, with a pullback.
-    struct Curved;
-
-    impl FeatureMap for Curved {
-        fn name(&self) -> &str {
-            "curved"
-        }
-
-        fn sha256(&self) -> &str {
-            ""
-        }
-
-        fn shape(&self) -> [usize; 3] {
-            [3, 1, 1]
-        }
-
-        fn dims(&self) -> usize {
-            3
-        }
-
-        fn features(&self, x: &Tensor) -> Result<Tensor> {
-            let of = |i: usize| {
-                let x = x.sample(i);
-                [x[0], x[0] * x[1], x[1] * x[1] + x[2]]
-            };
-            Tensor::new(x.shape(), (0..x.samples()).flat_map(of).collect())
-        }
-
-        fn with_pullback<'f>(&'f self, x: &Tensor) -> Result<(Tensor, FeaturePullback<'f>)> {
-            let saved = x.clone();
-            let back = move |g: &Tensor| {
-                let of = |i: usize| {
-                    let (x, g) = (saved.sample(i), g.sample(i));
-                    [g[0] + g[1] * x[1], g[1] * x[0] + 2.0 * g[2] * x[1], g[2]]
-                };
-                Tensor::new(saved.shape(), (0..saved.samples()).flat_map(of).collect())
-            };
-            Ok((self.features(x)?, Box::new(back)))
-        }
+    fn curved() -> Arc<dyn FeatureMap> {
+        Arc::new(SampleFeatures {
+            shape: [3, 1, 1],
+            dims: 3,
+            map: |x| vec![x[0], x[0] * x[1], x[1] * x[1] + x[2]],
+            pull_back: |x, g| vec![g[0] + g[1] * x[1], g[1] * x[0] + 2.0 * g[2] * x[1], g[2]],
+        })
     }
 
     fn reference(mean: [f64; 3]) -> Arc<Reference> {
@@ -145,7 +114,7 @@ mod tests {
     /// What the loss's own features cannot see moves samples away from the judge's reference.
     #[test]
     fn another_network_judges_by_its_own_reference() {
-        let (map, judge): (Arc<dyn FeatureMap>, Arc<dyn FeatureMap>) = (Arc::new(Curved), Arc::new(Curved));
+        let (map, judge) = (curved(), curved());
         let own = FrechetLoss::new((map, reference([9.0; 3])));
         let real = reference([0.0; 3]);
         let rows = |n: usize, by: f64| -> Vec<f64> { Stream::new(3).normals(3 * n).iter().map(|v| v + by).collect() };
@@ -158,7 +127,7 @@ mod tests {
         };
         assert_eq!((distance.before, distance.after), (estimate(&near), estimate(&far)));
         assert!(distance.has_risen() && distance.error > 0.0 && found.is_lost(), "{found:?}");
-        assert_eq!(found.judge, "curved");
+        assert_eq!(found.judge, judge.name());
         // Without a reference there is no distance.
         let none = FrechetLoss::new((judge.clone(), real)).judged_by(judge, None);
         assert!(none.variety(&near, &near, &far).unwrap().distance.is_none());
@@ -167,7 +136,7 @@ mod tests {
     /// The derivative of the distance of all samples in each number of each, by the linearisation and by differences.
     #[test]
     fn the_linearisation_has_the_derivative_of_the_distance() {
-        let map: Arc<dyn FeatureMap> = Arc::new(Curved);
+        let map = curved();
         let loss = FrechetLoss::new((map.clone(), reference([0.2, -0.1, 0.7])));
         let n = 12;
         let x = Tensor::new([n, 3, 1, 1], Stream::new(8).normals(3 * n)).unwrap();

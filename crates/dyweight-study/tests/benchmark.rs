@@ -1,7 +1,6 @@
 //! Contests: what is recorded does not depend on how the work was cut, and records of other settings are refused by name.
 
 use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Info, Levels, Model, Prediction, Pullback};
-use dyweight_core::features::{FeatureMap, FeaturePullback};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Rng;
 use dyweight_core::{Result, Tensor};
@@ -11,9 +10,10 @@ use dyweight_metrics::frechet::{Reference, Statistics};
 use dyweight_models::{LoadedModel, ModelSpec};
 use dyweight_sample::comm::{Comm, Solo};
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
-use dyweight_study::benchmark::{Candidate, Entry, Experiment, Judging, Piece, Results, Subject, Watch, run};
+use dyweight_study::benchmark::{Candidate, Entry, Experiment, Judging, Results, Subject, run};
+use dyweight_testing::{SampleFeatures, together};
 use std::path::PathBuf;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A mixture that diverges on some samples at some levels, and takes its time.
@@ -69,91 +69,8 @@ impl Model for Odd {
     }
 }
 
-/// The samples themselves, slowly.
-struct Slow(Duration);
-
-impl FeatureMap for Slow {
-    fn name(&self) -> &str {
-        "slow"
-    }
-
-    fn sha256(&self) -> &str {
-        "0"
-    }
-
-    fn shape(&self) -> [usize; 3] {
-        [2, 1, 1]
-    }
-
-    fn dims(&self) -> usize {
-        2
-    }
-
-    fn features(&self, images: &Tensor) -> Result<Tensor> {
-        std::thread::sleep(self.0);
-        Ok(images.clone())
-    }
-
-    fn with_pullback<'m>(&'m self, images: &Tensor) -> Result<(Tensor, FeaturePullback<'m>)> {
-        Ok((images.clone(), Box::new(|cotangent| Ok(cotangent.clone()))))
-    }
-}
-
-/// One of several threads that stand for processes.
-struct Thread {
-    rank: usize,
-    places: Arc<Vec<Mutex<Vec<u8>>>>,
-    meeting: Arc<Barrier>,
-}
-
-impl Comm for Thread {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn size(&self) -> usize {
-        self.places.len()
-    }
-
-    fn gather_bytes(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-        let all = self.all_gather_bytes(mine)?;
-        Ok((self.rank == 0).then_some(all))
-    }
-
-    fn all_gather_bytes(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
-        *self.places[self.rank].lock().unwrap() = mine.to_vec();
-        self.meeting.wait();
-        let all = self.places.iter().map(|place| place.lock().unwrap().clone()).collect();
-        self.meeting.wait();
-        Ok(all)
-    }
-
-    fn broadcast_bytes(&self, mine: &[u8]) -> Result<Vec<u8>> {
-        Ok(self.all_gather_bytes(mine)?.swap_remove(0))
-    }
-
-    fn barrier(&self) -> Result<()> {
-        self.meeting.wait();
-        Ok(())
-    }
-
-    fn abort(&self, code: i32) -> ! {
-        std::process::exit(code)
-    }
-}
-
 fn solo() -> Arc<dyn Comm> {
     Arc::new(Solo)
-}
-
-struct Blind;
-
-impl Watch for Blind {
-    fn begin(&mut self, _: &Piece<'_>) {}
-
-    fn advance(&mut self, _: usize) -> Result<(), dyweight_core::Error> {
-        Ok(())
-    }
 }
 
 /// A directory of a test's own, removed at the end.
@@ -199,17 +116,7 @@ fn experiment(model: Arc<LoadedModel>, samples: usize, batch: usize) -> Experime
 /// Runs an experiment in so many processes of so many threads; the results of rank 0.
 fn results(make: impl Fn() -> Experiment + Sync, processes: usize, threads: usize) -> Results {
     let place = Place::new(&format!("{processes}-{threads}-{:?}", std::thread::current().id()));
-    let places: Arc<Vec<_>> = Arc::new((0..processes).map(|_| Mutex::default()).collect());
-    let meeting = Arc::new(Barrier::new(processes));
-    let one = |rank: usize| {
-        let comm: Arc<dyn Comm> = Arc::new(Thread { rank, places: places.clone(), meeting: meeting.clone() });
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| run(&make(), &place.0, &comm, &mut Blind).unwrap())
-    };
-    let mut all: Vec<Results> = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..processes).map(|rank| scope.spawn(move || one(rank))).collect();
-        handles.into_iter().map(|handle| handle.join().unwrap()).collect()
-    });
+    let mut all = together(processes, threads, |comm| run(&make(), &place.0, comm, &mut ()).unwrap());
     all.swap_remove(0)
 }
 
@@ -242,7 +149,13 @@ fn times_are_those_of_network_and_solver_in_one_process() {
         let rows = (0..40).flat_map(|i| [i as f32 * 0.1, (i * i % 7) as f32]).collect();
         let features = Features::from_rows(2, rows).unwrap();
         let statistics = Statistics::of(&features, Default::default()).unwrap();
-        (Arc::new(Slow(Duration::from_millis(60))), Arc::new(Reference::new(statistics).unwrap()))
+        // The samples themselves, slowly.
+        let map = |x: &[f64]| {
+            std::thread::sleep(Duration::from_millis(15));
+            x.to_vec()
+        };
+        let slow = SampleFeatures { map, ..SampleFeatures::identity([2, 1, 1]) };
+        (Arc::new(slow), Arc::new(Reference::new(statistics).unwrap()))
     };
     // Two batches of four samples, six calls of 2 ms each: 3 ms a sample. Features alone take 15.
     let make = || {
@@ -268,7 +181,7 @@ fn records_made_by_other_computations_are_refused_by_name() {
     ] {
         let place = Place::new("refused");
         dyweight_files::journal::Journal::open(&place.0, &with(first.clone()).header()).unwrap();
-        let error = run(&with(second.clone()), &place.0, &solo(), &mut Blind).err().unwrap().to_string();
+        let error = run(&with(second.clone()), &place.0, &solo(), &mut ()).err().unwrap().to_string();
         assert!(error.contains(what), "{error}");
     }
     // The way a default is spelled changes nothing.

@@ -141,49 +141,17 @@ fn per_sample(x: &Tensor, y: &Tensor, f: impl Fn(f64) -> f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dyweight_core::features::FeaturePullback;
     use dyweight_core::noise::Stream;
     use dyweight_core::tensor::dot;
+    use dyweight_testing::SampleFeatures;
 
     /// f(x) = (Σ x², x₀·x₁): curved, so that a wrong pullback shows.
-    struct Curved;
-
-    impl FeatureMap for Curved {
-        fn name(&self) -> &str {
-            "curved"
-        }
-
-        fn sha256(&self) -> &str {
-            ""
-        }
-
-        fn shape(&self) -> [usize; 3] {
-            [3, 1, 1]
-        }
-
-        fn dims(&self) -> usize {
-            2
-        }
-
-        fn features(&self, x: &Tensor) -> Result<Tensor> {
-            let of = |i: usize| [dot(x.sample(i), x.sample(i)), x.sample(i)[0] * x.sample(i)[1]];
-            Tensor::new([x.samples(), 2, 1, 1], (0..x.samples()).flat_map(of).collect())
-        }
-
-        fn with_pullback<'f>(&'f self, x: &Tensor) -> Result<(Tensor, FeaturePullback<'f>)> {
-            let saved = x.clone();
-            let back = move |g: &Tensor| {
-                let mut out = saved.map(|v| 2.0 * v);
-                for i in 0..saved.samples() {
-                    let (g, x) = (g.sample(i).to_vec(), saved.sample(i).to_vec());
-                    let row = &mut out.data_mut()[i * x.len()..(i + 1) * x.len()];
-                    row.iter_mut().for_each(|v| *v *= g[0]);
-                    row[0] += g[1] * x[1];
-                    row[1] += g[1] * x[0];
-                }
-                Ok(out)
-            };
-            Ok((self.features(x)?, Box::new(back)))
+    fn curved() -> SampleFeatures {
+        SampleFeatures {
+            shape: [3, 1, 1],
+            dims: 2,
+            map: |x| vec![dot(x, x), x[0] * x[1]],
+            pull_back: |x, g| vec![2.0 * x[0] * g[0] + g[1] * x[1], 2.0 * x[1] * g[0] + g[1] * x[0], 2.0 * x[2] * g[0]],
         }
     }
 
@@ -217,14 +185,14 @@ mod tests {
         // Two features with gradients 2x and (x₁, x₀, 0): (2/2)·Σ ∇f ∇fᵀ.
         let (f, g) = ([1.0, -2.0, 4.0], [-1.0, 0.5, 0.0]);
         let expected: [[f64; 3]; 3] = std::array::from_fn(|i| std::array::from_fn(|j| f[i] * f[j] + g[i] * g[j]));
-        near(moments(&Loss::Features(Arc::new(Curved))), expected);
+        near(moments(&Loss::Features(Arc::new(curved()))), expected);
     }
 
     #[test]
     fn gradients_agree_with_finite_differences() {
         let batch = |seed| Tensor::new([2, 3, 1, 1], Stream::new(seed).normals(6)).unwrap();
         let (x, y) = (batch(1), batch(2));
-        for loss in [Loss::L2, Loss::L1, Loss::Huber(0.7), Loss::Features(Arc::new(Curved))] {
+        for loss in [Loss::L2, Loss::L1, Loss::Huber(0.7), Loss::Features(Arc::new(curved()))] {
             let (values, gradient) = loss.with_gradient(&x, &y).unwrap();
             assert_eq!(values, loss.values(&x, &y).unwrap());
             for i in 0..6 {

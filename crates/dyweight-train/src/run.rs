@@ -46,7 +46,7 @@ pub trait TrainWatch {
         Ok(())
     }
 
-    /// An iteration; `Break` ends the run with the state saved.
+    /// An iteration; an error ends the run with the state saved.
     fn iteration(&mut self, iteration: &Iteration, run: &Training) -> Result<()>;
 }
 

@@ -108,11 +108,6 @@ impl Session {
         self
     }
 
-    /// Iterations made so far.
-    pub fn iteration(&self) -> usize {
-        self.run.iteration
-    }
-
     /// Runs to the end, showing every iteration. An error in any process stops all at that iteration with the state saved, and is the
     /// error where it was given.
     pub fn run(mut self, show: &mut Watcher<'_>) -> Result<(Training, History)> {

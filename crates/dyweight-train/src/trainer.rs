@@ -10,7 +10,7 @@ use crate::snapshot::Snapshot;
 use crate::spec::{TRAINING, TrainPlan, TrainSpec};
 use crate::targets::{Supervision, Targets, Teacher};
 use crate::training::{Training, TrainingParts};
-use dyweight_core::denoiser::Model;
+use dyweight_core::denoiser::{Model, SharedModel};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::Variety;
 use dyweight_core::solver::Initial;
@@ -98,19 +98,19 @@ pub struct TrainOutcome {
 
 /// Learns a solver for `model`, alone and without files.
 pub fn train(model: Arc<dyn Model>, budget: Budget, spec: &TrainSpec) -> Result<SolverFile> {
-    let loss = spec.loss(|name| {
-        let hint = "use TrainConfig, and build the loss with a feature network".into();
-        Err(Error::Conflict { problem: format!("the loss '{name}' needs a feature network"), hint })
-    })?;
-    let config = TrainConfig::new(model, ModelIdentity::default(), budget, spec.clone(), loss);
-    let trainer = config.prepare()?;
-    let dataset = trainer.dataset()?;
-    let settled = trainer.settled(&dataset, &mut |_| {})?;
-    let trainer = settled.map_or(trainer, |(trainer, _)| trainer);
-    Ok(trainer.run(&dataset, &mut |_, _| Ok(()))?.file)
+    Ok(TrainConfig::of(&model, budget, spec)?.train(&mut |_, _| Ok(()))?.file)
 }
 
 impl TrainConfig {
+    /// Training alone and without files, by a loss that needs no feature network.
+    pub fn of(model: &impl SharedModel, budget: Budget, spec: &TrainSpec) -> Result<Self> {
+        let loss = spec.loss(|name| {
+            let hint = "use TrainConfig::new, and build the loss with a feature network".into();
+            Err(Error::Conflict { problem: format!("the loss '{name}' needs a feature network"), hint })
+        })?;
+        Ok(Self::new(model.share(), model.identity(), budget, spec.clone(), loss))
+    }
+
     /// Training alone and without files.
     pub fn new(model: Arc<dyn Model>, identity: ModelIdentity, budget: Budget, spec: TrainSpec, loss: Loss) -> Self {
         Self {
@@ -129,6 +129,15 @@ impl TrainConfig {
             between_snapshots: None,
             stop: None,
         }
+    }
+
+    /// Trains from beginning to end, with every iteration shown.
+    pub fn train(self, watch: &mut Watcher<'_>) -> Result<TrainOutcome> {
+        let trainer = self.prepare()?;
+        let dataset = trainer.dataset()?;
+        let settled = trainer.settled(&dataset, &mut |_| {})?;
+        let trainer = settled.map_or(trainer, |(trainer, _)| trainer);
+        trainer.run(&dataset, watch)
     }
 
     /// Decides everything, each thing once; what cannot be is refused here, before any work.
@@ -194,11 +203,6 @@ impl Trainer {
     /// Names the run.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
-    }
-
-    /// Ends the first validation once this is so.
-    pub fn stopped_by(&mut self, stop: Option<Stop>) {
-        self.config.stop = stop;
     }
 
     /// True if its pairs serve every budget: the teacher does not follow the student's grid.

@@ -68,42 +68,13 @@ impl Trainer {
 mod tests {
     use super::*;
     use crate::{Linearised, Loss, TrainConfig, TrainSpec};
-    use dyweight_core::features::{FeatureMap, FeaturePullback};
+    use dyweight_core::features::FeatureMap;
     use dyweight_core::mixture::Mixture;
-    use dyweight_core::tensor::Tensor;
     use dyweight_solvers::solver_file::ModelIdentity;
     use dyweight_solvers::spec::Budget;
+    use dyweight_testing::SampleFeatures;
 
     use std::sync::Mutex;
-
-    /// The samples themselves.
-    struct Plain;
-
-    impl FeatureMap for Plain {
-        fn name(&self) -> &str {
-            "plain"
-        }
-
-        fn sha256(&self) -> &str {
-            ""
-        }
-
-        fn shape(&self) -> [usize; 3] {
-            [2, 1, 1]
-        }
-
-        fn dims(&self) -> usize {
-            2
-        }
-
-        fn features(&self, x: &Tensor) -> Result<Tensor> {
-            Ok(x.clone())
-        }
-
-        fn with_pullback<'f>(&'f self, x: &Tensor) -> Result<(Tensor, FeaturePullback<'f>)> {
-            Ok((x.clone(), Box::new(|g| Ok(g.clone()))))
-        }
-    }
 
     /// Pulls the mean to a point, and says of variety what it is told to.
     struct Pulled {
@@ -147,7 +118,12 @@ mod tests {
     }
 
     fn judged(recall: f64, distance: Option<Share>, plain: bool) -> (crate::TrainOutcome, Vec<f64>, Arc<Pulled>) {
-        let joint = Arc::new(Pulled { map: Arc::new(Plain), recall, distance, seen: Mutex::default() });
+        let joint = Arc::new(Pulled {
+            map: Arc::new(SampleFeatures::identity([2, 1, 1])),
+            recall,
+            distance,
+            seen: Mutex::default(),
+        });
         let mut spec = TrainSpec { iters: Some(4), batch: Some(4), teacher_nfe: Some(8), ..TrainSpec::default() };
         (spec.validation, spec.validate_every, spec.joint.moments) = (Some(32), Some(2), Some(20));
         (spec.plain, spec.lr) = (plain.then_some(true), Some(1e-3));

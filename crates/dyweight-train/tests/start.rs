@@ -36,13 +36,20 @@ fn run(trainer: Trainer) -> Result<(String, f64, usize)> {
 
 #[test]
 fn the_chosen_start_ends_closer_than_the_usual_one() {
-    let (name, chosen, tried) = run(config(few(), ScheduleSpec::default()).prepare().unwrap()).unwrap();
-    assert!(!name.is_empty() && tried > 20, "{name} {tried}");
-    let usual = TrainSpec { afs: Some(true), order: Some(3), ..few() };
+    // So few pairs as elsewhere in this file tell no start of the spiral from another.
+    let enough =
+        |seed: u64| TrainSpec { pairs: Some(128), validation: Some(512), iters: Some(8), seed: Some(seed), ..few() };
     let karras = ScheduleSpec { schedule: Some("karras".into()), ..ScheduleSpec::default() };
-    let (name, usual, tried) = run(config(usual, karras).prepare().unwrap()).unwrap();
-    assert!(name.is_empty() && tried == 0);
-    assert!(chosen < 1.1 * usual, "{chosen} against {usual}");
+    let (mut chosen, mut usual) = (0.0, 0.0);
+    for seed in 0..3 {
+        let (name, end, tried) = run(config(enough(seed), ScheduleSpec::default()).prepare().unwrap()).unwrap();
+        assert!(!name.is_empty() && tried > 20, "{name} {tried}");
+        let given = TrainSpec { afs: Some(true), order: Some(3), ..enough(seed) };
+        let (name, fixed, tried) = run(config(given, karras.clone()).prepare().unwrap()).unwrap();
+        assert!(name.is_empty() && tried == 0);
+        (chosen, usual) = (chosen + end, usual + fixed);
+    }
+    assert!(chosen < usual, "{chosen} against {usual}");
 }
 
 /// What is given is not chosen; all starts have one teacher.

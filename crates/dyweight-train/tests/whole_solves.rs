@@ -32,7 +32,11 @@ fn losses(model: Arc<dyn Model>, nfe: usize, spec: &TrainSpec) -> (f64, f64) {
 fn a_model_without_gradients_is_learned_for() {
     let (start, end) = losses(black_box(), 4, &spec("dyweight"));
     assert!(end < 0.5 * start, "{start} {end}");
-    let refused = train(black_box(), Budget::Nfe(4), &TrainSpec { optimiser: None, ..spec("dyweight") });
+    let refused = train(
+        black_box(),
+        Budget::Nfe(4),
+        &TrainSpec { optimiser: Some(Optimiser::Adam), pairs: None, ..spec("dyweight") },
+    );
     let Err(Error::Conflict { hint, .. }) = refused else { panic!("{refused:?}") };
     assert!(hint.contains("--optimiser gauss-newton"), "{hint}");
 }

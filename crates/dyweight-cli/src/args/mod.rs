@@ -1,29 +1,42 @@
 //! Arguments that several commands share. They are read as text and turned into the library's specs here, and nowhere else.
 
 use crate::ui;
-use clap::Args;
+use clap::{Arg, Args};
 use dyweight::files::NamedPath;
 use dyweight::metrics::{FeatureReference, reference};
 use dyweight::models::{FeatureSpec, LoadedModel, ModelSpec, ScoreKind, Scorer, ScorerSpec};
 use dyweight::solver::{LowerOrderFinal, Predict, Variant};
-use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
+use dyweight::spec::{Budget, SolverSpec};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Which model.
 #[derive(Args, Clone, Default)]
-#[command(next_help_heading = "Model")]
+#[command(next_help_heading = "Model", mut_arg("model_config", also_config))]
 pub struct ModelArgs {
     /// Built-in name (see 'dyweight list models'), file or diffusers folder
     #[arg(long, value_name = "NAME|FILE|DIR")]
     pub model: String,
+    #[command(flatten)]
+    pub options: ModelOptions,
+}
+
+/// Where no other `--config` is, that is short for `--model-config`.
+pub fn also_config(arg: Arg) -> Arg {
+    arg.alias("config")
+}
+
+/// How a model is opened, whichever it is.
+#[derive(Args, Clone, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct ModelOptions {
     /// Sample shape of a mixture file, or of the latents of a model that has them
     #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1)]
     pub shape: Option<Vec<usize>>,
     /// Configuration of a weights file that carries none
-    #[arg(long = "model-config", alias = "config", value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub model_config: Option<PathBuf>,
     /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
     #[arg(long, value_name = "NAME")]
     pub conv: Option<String>,
@@ -47,26 +60,28 @@ pub struct ModelArgs {
 impl ModelArgs {
     /// The files the model may be made of.
     pub fn files(&self) -> Vec<NamedPath<'_>> {
-        let config = self.config.as_deref().map(|path| ("--model-config", path));
-        let tokenizer = self.tokenizer.as_deref().map(|path| ("--tokenizer", path));
-        std::iter::once(("--model", Path::new(&self.model))).chain(config).chain(tokenizer).collect()
+        std::iter::once(("--model", Path::new(&self.model))).chain(self.options.files()).collect()
     }
 
     /// The library's description; `latents` is the sample shape of given latents, for models that take any.
     pub fn spec(&self, latents: Option<[usize; 3]>) -> Result<ModelSpec> {
-        let shape = self.shape.as_deref().map(sample_shape).transpose()?;
-        Ok(ModelSpec {
-            model: self.model.clone(),
-            shape: shape.or(latents),
-            config: self.config.clone(),
-            conv: self.conv.clone(),
-            precision: self.precision.clone(),
-            height: self.height,
-            width: self.width,
-            beta_table: None,
-            tokenizer: self.tokenizer.clone(),
-            text_tokens: self.text_tokens,
-        })
+        self.options.spec(&self.model, latents)
+    }
+}
+
+impl ModelOptions {
+    /// The files a model may be made of besides its own.
+    pub fn files(&self) -> Vec<NamedPath<'_>> {
+        let config = self.model_config.as_deref().map(|path| ("--model-config", path));
+        config.into_iter().chain(self.tokenizer.as_deref().map(|path| ("--tokenizer", path))).collect()
+    }
+
+    /// The library's description of a model under its name.
+    pub fn spec(&self, model: &str, latents: Option<[usize; 3]>) -> Result<ModelSpec> {
+        let Self { model_config, conv, precision, height, width, tokenizer, text_tokens, .. } = self.clone();
+        let shape = self.shape.as_deref().map(sample_shape).transpose()?.or(latents);
+        let (model, config) = (model.into(), model_config);
+        Ok(ModelSpec { model, shape, config, conv, precision, height, width, beta_table: None, tokenizer, text_tokens })
     }
 }
 
@@ -97,53 +112,6 @@ pub fn opened(spec: &ModelSpec) -> Result<LoadedModel> {
         format!("model {name}: {c}x{h}x{w}, {precision}, levels {low} to {high}, sha256 {sha256}…, opened in {seconds}")
     });
     Ok(model)
-}
-
-/// Which grid rule.
-#[derive(Args, Clone, Default, serde::Serialize, serde::Deserialize)]
-#[command(next_help_heading = "Schedule")]
-#[serde(rename_all = "kebab-case", default)]
-pub struct ScheduleArgs {
-    /// karras, logsnr, time-uniform, discrete or flow
-    #[arg(long, alias = "schedule_type", value_name = "NAME")]
-    pub schedule: Option<String>,
-    /// Exponent of the karras (7), time-uniform (1) and discrete (1) rules
-    #[arg(long, alias = "schedule_rho")]
-    pub rho: Option<f64>,
-    /// Smallest noise level [the model's]
-    #[arg(long, alias = "sigma_min", allow_negative_numbers = true)]
-    pub sigma_min: Option<f64>,
-    /// Largest noise level [the model's]
-    #[arg(long, alias = "sigma_max", allow_negative_numbers = true)]
-    pub sigma_max: Option<f64>,
-    /// An explicit, strictly decreasing grid
-    #[arg(long, value_name = "A,B,C", value_delimiter = ',', num_args = 1, allow_negative_numbers = true)]
-    pub sigmas: Option<Vec<f64>>,
-    /// Noise table of the discrete rule: sd15 or lsun-ldm
-    #[arg(long, value_name = "NAME")]
-    pub beta_table: Option<String>,
-    /// Shift of the flow rule [1]
-    #[arg(long)]
-    pub shift: Option<f64>,
-    /// Image size in pixels from which the flow rule takes its shift
-    #[arg(long, value_name = "PIXELS")]
-    pub image_size: Option<usize>,
-}
-
-impl ScheduleArgs {
-    /// The library's description.
-    pub fn spec(&self) -> ScheduleSpec {
-        ScheduleSpec {
-            schedule: self.schedule.clone(),
-            rho: self.rho,
-            sigma_min: self.sigma_min,
-            sigma_max: self.sigma_max,
-            sigmas: self.sigmas.clone(),
-            beta_table: self.beta_table.clone(),
-            shift: self.shift,
-            image_size: self.image_size,
-        }
-    }
 }
 
 /// Which solver.

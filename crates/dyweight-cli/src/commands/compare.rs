@@ -1,6 +1,6 @@
 //! `dyweight compare`.
 
-use crate::args::{ModelArgs, ReferenceArgs, ScheduleArgs, ScorerArgs, check_batch, class_of, counts_once, opened};
+use crate::args::{ModelArgs, ReferenceArgs, ScorerArgs, check_batch, class_of, counts_once, opened};
 use crate::benchmark::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
@@ -57,7 +57,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "SCALE", allow_negative_numbers = true, help_heading = "Conditions")]
     guidance: Option<f64>,
     #[command(flatten)]
-    schedule: ScheduleArgs,
+    schedule: ScheduleSpec,
     /// Seeds, one sample each
     #[arg(long, default_value = "0-1999", help_heading = "Judging")]
     seeds: String,
@@ -123,7 +123,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         solvers: args.solvers.clone(),
         files: args.weights.clone(),
         budgets,
-        schedule: args.schedule.spec(),
+        schedule: args.schedule.clone(),
         search: !args.no_search,
         afs: args.afs.then_some(true),
         once: counts_once(&args.count_parallel)?,

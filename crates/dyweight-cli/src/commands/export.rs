@@ -4,7 +4,7 @@ use crate::ui;
 use clap::{Args, ValueEnum};
 use dyweight::Result;
 use dyweight::error::Error;
-use dyweight::sample::Learned;
+use dyweight::learned::Learned;
 use dyweight::solver_file::{Asked, SolverFile};
 use dyweight::spec::Budget;
 

@@ -67,7 +67,7 @@ pub fn run(args: &ProbeArgs) -> Result<()> {
     if args.json {
         let mut facts = json!({ "model": args.model.model, "part": args.part, "sha256": sha256, "seconds": seconds,
             "processor_seconds": processor, "tensors": names, "file": text(&args.out) });
-        if let Some(precision) = &args.model.precision {
+        if let Some(precision) = &args.model.options.precision {
             facts["precision"] = json!(precision);
         }
         ui::print_json(&facts);

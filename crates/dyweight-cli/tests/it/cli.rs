@@ -154,7 +154,7 @@ fn options_that_do_not_go_together_come_with_a_hint() {
         (format!("{train} --inception a.pt"), "not 'l2'|hint: add --loss inception"),
         (format!("{train} --loss features --resize edm"), "not 'features'|hint: add --loss inception"),
         (format!("{train} --loss inception --inception a.pt --resize edn"), "'edn'|hint: did you mean 'edm'"),
-        ("bench".into(), "--model <NAME|FILE|DIR>"),
+        ("bench".into(), "which model?|hint: give --model NAME"),
         ("bench --model mixture --inception a.pt".into(), "--model|--inception"),
         (format!("{train} --teacher dyweight"), "dyweight|hint:"),
         (format!("{train} --teacher-nfe 20 --teacher-steps 5"), "teacher-nfe|hint: give one"),

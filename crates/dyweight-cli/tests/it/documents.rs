@@ -108,7 +108,11 @@ fn pages_begin_with_what_to_do() {
         let text = read(&page);
         let top: Vec<&str> = text.lines().take(12).collect();
         assert!(top[0].starts_with("# ") && top[1].is_empty(), "{}: a title comes first", page.display());
-        assert!(top[2].chars().next().is_some_and(|c| c.is_alphanumeric() || c == '`'), "{}: then a sentence", page.display());
+        assert!(
+            top[2].chars().next().is_some_and(|c| c.is_alphanumeric() || c == '`'),
+            "{}: then a sentence",
+            page.display()
+        );
         let shows = |line: &&str| line.starts_with("```") || line.starts_with('|');
         assert!(top.iter().any(shows), "{}: what do I type?", page.display());
     }
@@ -116,4 +120,14 @@ fn pages_begin_with_what_to_do() {
 
 fn in_log(page: &Path) -> bool {
     page.parent().is_some_and(|folder| folder.ends_with("log"))
+}
+
+/// What the README shows of the library is an example of the library, which the compiler has seen.
+#[test]
+fn the_readmes_rust_is_compiled_elsewhere() {
+    let (readme, library) = (read(&root().join("README.md")), read(&root().join("crates/dyweight/src/lib.rs")));
+    let code = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    for line in code.lines().filter(|line| !line.is_empty()) {
+        assert!(library.contains(&format!("//! {line}\n")), "{line}");
+    }
 }

@@ -313,7 +313,7 @@ fn a_seed_keeps_its_prompt() {
 fn has_bf16() -> bool {
     let has = dyweight::models::Precision::Bf16.is_available();
     if !has {
-        eprintln!("SKIPPED: this processor has no products of bf16 (avx512bf16)");
+        dyweight_testing::skipped("this processor has no products of bf16 (avx512bf16)");
     }
     has
 }

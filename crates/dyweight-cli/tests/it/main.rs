@@ -5,6 +5,7 @@ mod common;
 
 mod benchmark;
 mod cli;
+mod documents;
 mod edm_cli;
 mod first_hour;
 mod latent_cli;

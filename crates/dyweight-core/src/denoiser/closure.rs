@@ -2,21 +2,19 @@
 //!
 //! ```
 //! use dyweight_core::Tensor;
-//! use dyweight_core::denoiser::{ClosureModel, Levels, Prediction};
-//! // The exact denoiser of standard normal data, D = x/(1 + σ²).
-//! let denoised = |x: &Tensor, levels: &Levels| {
-//!     let mut out = x.clone();
-//!     let len = x.sample_len();
-//!     out.data_mut().iter_mut().enumerate().for_each(|(i, v)| *v /= 1.0 + levels.of(i / len).powi(2));
-//!     Ok::<_, std::io::Error>(out)
-//! };
-//! let model = ClosureModel::new([1, 4, 4], Prediction::Denoised, (0.002, 80.0), denoised);
-//! # let _ = model;
+//! use dyweight_core::denoiser::{ClosureModel, Denoiser, Levels, Prediction};
+//! // The exact denoiser of standard normal data, D = x/(1 + σ²), of one sample at one level.
+//! let denoised = |x: &[f64], sigma: f64| x.iter().map(|v| v / (1.0 + sigma * sigma)).collect();
+//! let model = ClosureModel::of_samples([1, 4, 4], Prediction::Denoised, (0.002, 80.0), denoised);
+//! let answer = model.predict(&Tensor::zeros([2, 1, 4, 4]), &Levels::One(1.0))?;
+//! assert_eq!(answer.shape(), [2, 1, 4, 4]);
+//! # Ok::<(), dyweight_core::Error>(())
 //! ```
 
 use super::{Condition, Denoiser, Differentiable, Info, Levels, Model, Prediction, Pullback};
 use crate::error::{Error, Result};
 use crate::tensor::{Tensor, dot};
+use std::sync::Arc;
 
 type Predict = dyn Fn(&Tensor, &Levels) -> Result<Tensor> + Send + Sync;
 type PullBack = dyn Fn(&Tensor, &Levels, &Tensor) -> Result<(Tensor, Option<Vec<f64>>)> + Send + Sync;
@@ -25,12 +23,13 @@ type PullBack = dyn Fn(&Tensor, &Levels, &Tensor) -> Result<(Tensor, Option<Vec<
 const STEP: f64 = 1e-4;
 
 /// A model made of closures. What a closure fails with comes back as [`Error::Foreign`].
+#[derive(Clone)]
 pub struct ClosureModel {
     shape: [usize; 3],
     prediction: Prediction,
     range: (f64, f64),
-    predict: Box<Predict>,
-    pull_back: Option<Box<PullBack>>,
+    predict: Arc<Predict>,
+    pull_back: Option<Arc<PullBack>>,
 }
 
 impl ClosureModel {
@@ -42,7 +41,28 @@ impl ClosureModel {
         predict: impl Fn(&Tensor, &Levels) -> Result<Tensor, E> + Send + Sync + 'static,
     ) -> Self {
         let predict = move |x: &Tensor, levels: &Levels| predict(x, levels).map_err(Error::foreign);
-        Self { shape, prediction, range, predict: Box::new(predict), pull_back: None }
+        Self { shape, prediction, range, predict: Arc::new(predict), pull_back: None }
+    }
+
+    /// A model of `(entries of one sample, its level) → their prediction`.
+    pub fn of_samples(
+        shape: [usize; 3],
+        prediction: Prediction,
+        range: (f64, f64),
+        predict: impl Fn(&[f64], f64) -> Vec<f64> + Send + Sync + 'static,
+    ) -> Self {
+        let each = move |x: &Tensor, levels: &Levels| by_sample(x, |i| predict(x.sample(i), levels.of(i)));
+        Self::new(shape, prediction, range, each)
+    }
+
+    /// Adds `(entries, level, ∂L/∂prediction) → ∂L/∂entries` of one sample; the derivative in the level is a central difference.
+    pub fn with_sample_pullback(
+        self,
+        pull_back: impl Fn(&[f64], f64, &[f64]) -> Vec<f64> + Send + Sync + 'static,
+    ) -> Self {
+        self.with_state_pullback(move |x: &Tensor, levels: &Levels, g: &Tensor| {
+            by_sample(x, |i| pull_back(x.sample(i), levels.of(i), g.sample(i)))
+        })
     }
 
     /// Adds `(x, levels, ∂L/∂prediction) → (∂L/∂x, ∂L/∂level of each sample)`.
@@ -51,7 +71,7 @@ impl ClosureModel {
         pull_back: impl Fn(&Tensor, &Levels, &Tensor) -> Result<(Tensor, Vec<f64>), E> + Send + Sync + 'static,
     ) -> Self {
         let all = move |x: &Tensor, levels: &Levels, g: &Tensor| pull_back(x, levels, g).map_err(Error::foreign);
-        self.pull_back = Some(Box::new(move |x, levels, g| all(x, levels, g).map(|(x, level)| (x, Some(level)))));
+        self.pull_back = Some(Arc::new(move |x, levels, g| all(x, levels, g).map(|(x, level)| (x, Some(level)))));
         self
     }
 
@@ -61,7 +81,7 @@ impl ClosureModel {
         pull_back: impl Fn(&Tensor, &Levels, &Tensor) -> Result<Tensor, E> + Send + Sync + 'static,
     ) -> Self {
         let state = move |x: &Tensor, levels: &Levels, g: &Tensor| pull_back(x, levels, g).map_err(Error::foreign);
-        self.pull_back = Some(Box::new(move |x, levels, g| Ok((state(x, levels, g)?, None))));
+        self.pull_back = Some(Arc::new(move |x, levels, g| Ok((state(x, levels, g)?, None))));
         self
     }
 
@@ -78,6 +98,11 @@ impl ClosureModel {
         };
         Ok((0..x.samples()).map(slope).collect())
     }
+}
+
+/// A batch of the shape of `x` from its samples.
+fn by_sample(x: &Tensor, sample: impl FnMut(usize) -> Vec<f64>) -> Result<Tensor> {
+    Tensor::new(x.shape(), (0..x.samples()).flat_map(sample).collect())
 }
 
 impl Denoiser for ClosureModel {

@@ -8,11 +8,13 @@ mod closure;
 mod guided;
 mod model;
 mod prediction;
+mod shared;
 mod watched;
 
 pub use closure::ClosureModel;
 pub use model::{Condition, Context, Cost, Decoder, DecoderPullback, Density, Model, ModelIdentity, TextContext};
 pub use prediction::Prediction;
+pub use shared::SharedModel;
 pub use watched::{Call, Watched};
 
 use crate::coeff::Coeff;

@@ -4,11 +4,12 @@
 //! (`edm_nets/<name>.{pkl,json,weights.safetensors}`, `sd_tiny_*`), all of them are read and compared bit by bit.
 
 use dyweight_files::{Format, NetworkFile, StoredTensor, TensorFile, TorchFile, read_file, sniff};
+use dyweight_testing::outside;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 fn golden() -> Option<PathBuf> {
-    std::env::var_os("DYWEIGHT_GOLDEN_DIR").map(PathBuf::from)
+    outside("DYWEIGHT_GOLDEN_DIR")
 }
 
 fn assert_same(name: &str, found: &[(String, StoredTensor)], expected: &TensorFile) {

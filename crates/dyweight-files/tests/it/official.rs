@@ -4,7 +4,7 @@
 //! `00000-cifar-nfe3.pkl`, `flux-dyweight_nfe3.pt`), all of them are converted and compared.
 
 use dyweight_files::{OfficialCoefficients, Preset, Presets};
-use std::path::Path;
+use dyweight_testing::outside;
 
 /// The flat file name of a released file, from its path in the release.
 fn flat_name(source: &str) -> String {
@@ -17,10 +17,10 @@ fn flat_name(source: &str) -> String {
 
 #[test]
 fn released_files_equal_the_presets() {
-    let Ok(directory) = std::env::var("DYWEIGHT_OFFICIAL_DIR") else { return };
+    let Some(directory) = outside("DYWEIGHT_OFFICIAL_DIR") else { return };
     let presets = &Presets::official().expect("built in").presets;
     for Preset { name, source, coefficients, .. } in presets {
-        let path = Path::new(&directory).join(flat_name(source));
+        let path = directory.join(flat_name(source));
         let read = OfficialCoefficients::read(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(read, *coefficients, "{name}");
     }

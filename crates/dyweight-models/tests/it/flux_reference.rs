@@ -59,7 +59,7 @@ fn bf16_is_near_the_reference() -> Result<()> {
         let path = data("flux").join(format!("{part}.io.safetensors"));
         let file = TensorFile::read(&path)?;
         if !Precision::Bf16.is_available() {
-            eprintln!("SKIPPED: this processor has no products of bf16 (avx512bf16)");
+            dyweight_testing::skipped("this processor has no products of bf16 (avx512bf16)");
             return Ok(());
         }
         let (found, hash) = probe(&bundle, part, (&path, &file), arithmetic)?;

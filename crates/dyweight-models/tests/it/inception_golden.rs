@@ -1,7 +1,7 @@
 //! The real weights of Inception-v3 against what the original tools made of the same images: features under both rules,
 //! means after every stage, gradients in the image.
 //!
-//! Needs files that are not in the repository, and says nothing without them: `DYWEIGHT_SLOW=1`,
+//! Needs files that are not in the repository, and is skipped without them: `DYWEIGHT_SLOW=1`,
 //! `DYWEIGHT_INCEPTION` (weights; `tools/fetch_inception.sh` gets them) and `DYWEIGHT_GOLDEN_DIR` (the directory of
 //! `inception_io.safetensors`).
 
@@ -9,7 +9,7 @@ use dyweight_core::Tensor;
 use dyweight_core::features::FeatureMap;
 use dyweight_files::TensorFile;
 use dyweight_models::inception::{Inception, InceptionFile, Resize};
-use std::path::PathBuf;
+use dyweight_testing::outside;
 
 struct Golden {
     file: TensorFile,
@@ -18,10 +18,10 @@ struct Golden {
 
 impl Golden {
     fn open() -> Option<Self> {
-        std::env::var_os("DYWEIGHT_SLOW")?;
-        let (weights, golden) = (std::env::var_os("DYWEIGHT_INCEPTION")?, std::env::var_os("DYWEIGHT_GOLDEN_DIR")?);
-        let file = TensorFile::read(&PathBuf::from(golden).join("inception_io.safetensors")).unwrap();
-        Some(Self { file, weights: InceptionFile::read(&PathBuf::from(weights)).unwrap() })
+        outside("DYWEIGHT_SLOW")?;
+        let (weights, golden) = (outside("DYWEIGHT_INCEPTION")?, outside("DYWEIGHT_GOLDEN_DIR")?);
+        let file = TensorFile::read(&golden.join("inception_io.safetensors")).unwrap();
+        Some(Self { file, weights: InceptionFile::read(&weights).unwrap() })
     }
 
     fn numbers(&self, name: &str) -> Vec<f64> {

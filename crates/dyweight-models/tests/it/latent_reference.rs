@@ -44,7 +44,7 @@ fn unet_and_its_gradients() -> Result<()> {
 #[test]
 fn unet_in_bf16_is_near_the_reference() -> Result<()> {
     if !Precision::Bf16.is_available() {
-        eprintln!("SKIPPED: this processor has no products of bf16 (avx512bf16)");
+        dyweight_testing::skipped("this processor has no products of bf16 (avx512bf16)");
         return Ok(());
     }
     let (path, arithmetic) =

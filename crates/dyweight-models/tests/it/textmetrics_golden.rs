@@ -8,13 +8,14 @@ use dyweight_models::blip::{RewardFile, WordPiece};
 use dyweight_models::clip::{ClipFile, ClipOptions, Dialect, Padding, Tokenizer};
 use dyweight_models::preprocess::{Crop, Preprocess, Resampling};
 use dyweight_nn::{Act, Shape};
+use dyweight_testing::outside;
 use serde_json::Value;
 use std::path::PathBuf;
 
 fn golden() -> Option<PathBuf> {
-    std::env::var_os("DYWEIGHT_GOLDEN_DIR")
-        .map(|dir| PathBuf::from(dir).join("metrics_tiny"))
-        .filter(|dir| dir.is_dir())
+    let folder = outside("DYWEIGHT_GOLDEN_DIR")?.join("metrics_tiny");
+    assert!(folder.is_dir(), "there is no {}", folder.display());
+    Some(folder)
 }
 
 fn numbers(file: &TensorFile, name: &str) -> Vec<f64> {

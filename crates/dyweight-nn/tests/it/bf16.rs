@@ -12,7 +12,7 @@ const HALF_ULP: f64 = 1.0 / (1 << 24) as f64;
 pub fn possible() -> bool {
     let possible = Precision::Bf16.is_available();
     if !possible {
-        eprintln!("SKIPPED: this processor has no products of bf16 (avx512bf16)");
+        dyweight_testing::skipped("this processor has no products of bf16 (avx512bf16)");
     }
     possible
 }

@@ -61,6 +61,11 @@ impl Learned {
         if !path.exists() && !source.contains(['/', '.']) {
             return Ok(Self::of(source, named_preset(source)?.1));
         }
+        Self::read(path)
+    }
+
+    /// Reads a solver file or a safetensors file.
+    pub fn read(path: &Path) -> Result<Self> {
         Self::parse(path, read_file(path, LARGEST)?)
     }
 

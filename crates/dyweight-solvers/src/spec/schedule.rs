@@ -8,22 +8,33 @@ use dyweight_core::schedule::{BetaTable, Grid, Schedule, Shift};
 /// What a user says about the schedule; what is left out follows from the rule and the model.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Schedule"))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct ScheduleSpec {
-    /// Name of the rule; karras for denoised predictions and flow for velocities.
+    /// karras, logsnr, time-uniform, discrete or flow.
+    #[cfg_attr(feature = "clap", arg(long, alias = "schedule_type", value_name = "NAME"))]
     pub schedule: Option<String>,
-    /// Exponent of a power rule: 7 for karras, 1 otherwise.
+    /// Exponent of the karras (7), time-uniform (1) and discrete (1) rules.
+    #[cfg_attr(feature = "clap", arg(long, alias = "schedule_rho"))]
     pub rho: Option<f64>,
-    /// Smallest level; the model's.
+    /// Smallest noise level [the model's].
+    #[cfg_attr(feature = "clap", arg(long, alias = "sigma_min", allow_negative_numbers = true))]
     pub sigma_min: Option<f64>,
-    /// Largest level; the model's.
+    /// Largest noise level [the model's].
+    #[cfg_attr(feature = "clap", arg(long, alias = "sigma_max", allow_negative_numbers = true))]
     pub sigma_max: Option<f64>,
-    /// An explicit grid.
+    /// An explicit, strictly decreasing grid.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "A,B,C", value_delimiter = ',', num_args = 1))]
+    #[cfg_attr(feature = "clap", arg(allow_negative_numbers = true))]
     pub sigmas: Option<Vec<f64>>,
-    /// Noise table of the discrete rule.
+    /// Noise table of the discrete rule: sd15 or lsun-ldm.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub beta_table: Option<String>,
-    /// Shift of the flow rule.
+    /// Shift of the flow rule [1].
+    #[cfg_attr(feature = "clap", arg(long))]
     pub shift: Option<f64>,
     /// Image size in pixels from which the flow rule takes its shift.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PIXELS"))]
     pub image_size: Option<usize>,
 }
 

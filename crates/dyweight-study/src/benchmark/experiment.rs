@@ -216,6 +216,12 @@ impl Experiment {
         Ok(Self { name: name.into(), subjects, entries, judging, search })
     }
 
+    /// Open rows choose their settings on so many seeds, or on as many as are judged on.
+    pub fn searched_on(mut self, many: usize) -> Result<Self> {
+        self.search = self.judging.search_seeds(many)?;
+        Ok(self)
+    }
+
     /// Has everything that is learned here learned once for each of these seeds; their spread is then shown beside that over samples.
     pub fn with_train_seeds(mut self, seeds: &[u64]) -> Self {
         let mut entries = Vec::new();

@@ -53,7 +53,7 @@ pub struct Piece<'p> {
 /// Sees the work go on.
 pub trait Watch: Send {
     /// A piece of work begins.
-    fn begin(&mut self, piece: &Piece<'_>);
+    fn begin(&mut self, _piece: &Piece<'_>) {}
 
     /// Asked where there is no step to stop at.
     fn stop(&self) -> Option<Stop> {
@@ -64,8 +64,13 @@ pub trait Watch: Send {
     fn skip(&mut self, _steps: usize) {}
 
     /// So many steps more; an error asks to stop.
-    fn advance(&mut self, steps: usize) -> Result<()>;
+    fn advance(&mut self, _steps: usize) -> Result<()> {
+        Ok(())
+    }
 }
+
+/// Nobody watches.
+impl Watch for () {}
 
 /// All records of an experiment.
 pub struct Results {

@@ -56,6 +56,8 @@ pub struct StudySetup {
     pub guidance: Option<f64>,
     /// Samples per network call.
     pub batch: usize,
+    /// Seeds on which handcrafted rows choose their settings.
+    pub search: usize,
     /// Seeds of the training pairs, one training each; the one of `train` if none.
     pub train_seeds: Vec<u64>,
     /// For the study of learned rivals.
@@ -85,6 +87,7 @@ impl StudySetup {
             prompts: None,
             guidance: None,
             batch: 64,
+            search: 64,
             train_seeds: Vec::new(),
             rivals: RivalSetup::default(),
             spans: Vec::new(),

@@ -8,6 +8,10 @@ use super::{PerPair, Residuals};
 use crate::newton::solve;
 use dyweight_core::tensor::dot;
 
+/// A parameter of less curvature than this share of the mean is damped as one that has so much: what hardly moves a sample would else go far for
+/// little, a time scale to 20 or −100.
+const WEAK: f64 = 1e-2;
+
 /// JᵀJ, Jᵀr and the loss, as means over pairs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Equations {
@@ -85,7 +89,7 @@ impl Equations {
         for i in 0..n {
             let own = &mut damped[i * n + i];
             // A parameter without effect has neither curvature nor slope: any bound keeps it where it is.
-            *own += damping * *own + 1e-9 * mean + f64::MIN_POSITIVE;
+            *own += damping * own.max(WEAK * mean) + 1e-9 * mean + f64::MIN_POSITIVE;
         }
         solve(damped, &self.gradient).into_iter().map(|v| -v).collect()
     }

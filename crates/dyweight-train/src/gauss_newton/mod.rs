@@ -3,7 +3,7 @@
 //! ```text
 //! rᵢ(p)  end of pair i's few-step solve minus the teacher's        ℓ = mean over pairs of |rᵢ|²/D
 //! J·ₖ ≈ (r(p + hₖeₖ) − r(p))/hₖ                                    parameters + 1 solves of every training pair, forward calls only
-//! Δ(λ) = −(JᵀJ + λ·diag JᵀJ)⁻¹Jᵀr                                  for every λ of a ladder around the last one
+//! Δ(λ) = −(JᵀJ + λ·max(diag JᵀJ, mean/100))⁻¹Jᵀr                  for every λ of a ladder around the last one
 //! p ← p + Δ(λ*)                                                    λ* has the lowest validation loss; p stays where none is lower
 //! ```
 //!

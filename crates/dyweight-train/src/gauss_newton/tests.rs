@@ -75,6 +75,15 @@ fn parameters_are_found_and_those_without_effect_stay() {
     assert_eq!(found.best[3], 3.0);
 }
 
+/// Without damping the second parameter would go to 1; as weak as it is, it stays close.
+#[test]
+fn what_hardly_moves_a_sample_is_not_moved_far() {
+    let equations = Equations { loss: 1.0, gradient: vec![-1.0, -1e-6], matrix: vec![1.0, 0.0, 0.0, 1e-6] };
+    let (free, damped) = (equations.step(0.0), equations.step(0.1));
+    assert!((free[1] - 1.0).abs() < 1e-2 && (free[0] - 1.0).abs() < 1e-6, "{free:?}");
+    assert!(damped[1] < 0.01 && (damped[0] - 1.0 / 1.1).abs() < 1e-6, "{damped:?}");
+}
+
 /// Neither how many pairs are asked for at once nor an interruption changes a bit.
 #[test]
 fn bits_depend_on_neither_batches_nor_interruptions() {

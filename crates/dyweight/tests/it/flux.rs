@@ -3,9 +3,9 @@
 #![cfg(unix)]
 
 use dyweight::denoiser::{Condition, Levels, Model};
+use dyweight::learned::Learned;
 use dyweight::models::ModelSpec;
 use dyweight::noise::Rng;
-use dyweight::sample::Learned;
 use dyweight::sample::{Plan, sample, sample_observed};
 use dyweight::schedule::Schedule;
 use dyweight::spec::budget::Setting;

@@ -5,9 +5,10 @@
 
 use dyweight::denoiser::{Model, Prediction};
 use dyweight::files::TensorFile;
+use dyweight::learned::Learned;
 use dyweight::mixture::Mixture;
 use dyweight::noise::{Rng, TorchGenerator};
-use dyweight::sample::{Learned, Noise};
+use dyweight::sample::Noise;
 use dyweight::sample::{Plan, sample_observed};
 use dyweight::solver::{LowerOrderFinal, Predict, Solver, Variant};
 use dyweight::spec::budget::Setting;

@@ -8,10 +8,10 @@
 
 use dyweight::denoiser::{Condition, Context, Denoiser, Levels};
 use dyweight::files::{StoredTensor, TensorFile};
+use dyweight::learned::Learned;
 use dyweight::models::unet::{Unet, UnetConfig};
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::{Rng, Stream};
-use dyweight::sample::Learned;
 use dyweight::sample::{Plan, sample_observed};
 use dyweight::solver_file::SolverFile;
 use dyweight::{Result, Tensor};

@@ -6,71 +6,17 @@ use dyweight::comm::{Comm, Solo};
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::noise::Rng;
 use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
-use dyweight::study::benchmark::{Candidate, Entry, Experiment, Judging, Piece, Subject, Watch, run};
+use dyweight::study::benchmark::{Candidate, Entry, Experiment, Judging, Subject, run};
 use dyweight::train::TrainSpec;
 use dyweight::train::{Files, Loss, Optimiser, TrainConfig};
 use dyweight::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Barrier, Mutex};
-
-/// One of several threads that stand for processes.
-struct Thread {
-    rank: usize,
-    places: Arc<Vec<Mutex<Vec<u8>>>>,
-    meeting: Arc<Barrier>,
-}
-
-impl Comm for Thread {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn size(&self) -> usize {
-        self.places.len()
-    }
-
-    fn gather_bytes(&self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-        let all = self.all_gather_bytes(mine)?;
-        Ok((self.rank == 0).then_some(all))
-    }
-
-    fn all_gather_bytes(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
-        *self.places[self.rank].lock().unwrap() = mine.to_vec();
-        self.meeting.wait();
-        let all = self.places.iter().map(|place| place.lock().unwrap().clone()).collect();
-        self.meeting.wait();
-        Ok(all)
-    }
-
-    fn broadcast_bytes(&self, mine: &[u8]) -> Result<Vec<u8>> {
-        Ok(self.all_gather_bytes(mine)?.swap_remove(0))
-    }
-
-    fn barrier(&self) -> Result<()> {
-        self.meeting.wait();
-        Ok(())
-    }
-
-    fn abort(&self, code: i32) -> ! {
-        // The others wait for ever: a test that comes here has failed.
-        std::process::exit(code)
-    }
-}
+use std::sync::Arc;
 
 /// What each of `size` processes makes of `work`, in the order of ranks.
 fn together<T: Send>(size: usize, work: impl Fn(&Arc<dyn Comm>) -> T + Sync) -> Vec<T> {
-    let places: Arc<Vec<_>> = Arc::new((0..size).map(|_| Mutex::default()).collect());
-    let meeting = Arc::new(Barrier::new(size));
-    let one = |rank: usize| {
-        let comm: Arc<dyn Comm> = Arc::new(Thread { rank, places: places.clone(), meeting: meeting.clone() });
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        pool.install(|| work(&comm))
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..size).map(|rank| scope.spawn(move || one(rank))).collect();
-        threads.into_iter().map(|t| t.join().unwrap()).collect()
-    })
+    dyweight_testing::together(size, 1, work)
 }
 
 #[test]
@@ -200,6 +146,27 @@ fn train_on(
     Ok(trained.run.result().to_vec())
 }
 
+/// One process alone is asked to stop: without files too, no other waits for it.
+#[test]
+fn a_run_without_files_stops_in_all_processes_at_the_same_iteration() {
+    let stopped = together(3, |comm| {
+        let spec = TrainSpec { iters: Some(9), batch: Some(6), validation: Some(6), ..TrainSpec::default() };
+        let loaded = ModelSpec::named("mixture").build().unwrap();
+        let config = TrainConfig {
+            comm: comm.clone(),
+            ..TrainConfig::new(loaded.model.clone(), loaded.identity(), Budget::Nfe(3), spec, Loss::L2)
+        };
+        let (trainer, mut last) = (config.prepare().unwrap(), 0);
+        let outcome = trainer.run(&trainer.dataset().unwrap(), &mut |iteration, _| {
+            last = iteration.index;
+            if comm.rank() == 2 && last == 1 { Err(Error::Cancelled) } else { Ok(()) }
+        });
+        assert!(matches!(outcome.err(), Some(Error::Cancelled)));
+        last
+    });
+    assert_eq!(stopped, [1, 1, 1]);
+}
+
 #[test]
 fn training_has_the_same_bits_for_any_number_of_processes() {
     let alone = Place::new("alone");
@@ -322,16 +289,6 @@ fn alone_comm() -> Arc<dyn Comm> {
     Arc::new(Solo)
 }
 
-struct Blind;
-
-impl Watch for Blind {
-    fn begin(&mut self, _: &Piece<'_>) {}
-
-    fn advance(&mut self, _: usize) -> Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn an_experiment_leaves_the_same_records_for_any_number_of_processes() {
     let experiment = || {
@@ -366,12 +323,12 @@ fn an_experiment_leaves_the_same_records_for_any_number_of_processes() {
         Experiment::new("test", vec![subject], entries, judging).unwrap()
     };
     let alone = Place::new("experiment");
-    run(&experiment(), &alone.0, &alone_comm(), &mut Blind).unwrap();
+    run(&experiment(), &alone.0, &alone_comm(), &mut ()).unwrap();
     let expected = alone.files();
     assert!(expected.contains_key("records.jsonl") && !expected.contains_key(".lock"), "{:?}", expected.keys());
     for size in [2, 3] {
         let place = Place::new(&format!("experiment-{size}"));
-        let results = together(size, |comm| run(&experiment(), &place.0, comm, &mut Blind).unwrap().scores);
+        let results = together(size, |comm| run(&experiment(), &place.0, comm, &mut ()).unwrap().scores);
         assert!(results.iter().all(|scores| scores == &results[0] && scores.len() == 3));
         let found = place.files();
         assert!(found.keys().eq(expected.keys()), "{:?} {:?}", found.keys(), expected.keys());

@@ -2,7 +2,7 @@
 
 mod against;
 
-use crate::args::{ModelArgs, check_batch, opened, unknown};
+use crate::args::{ModelOptions, also_config, check_batch, opened, unknown};
 use crate::spread::Spread;
 use crate::{machine, ui};
 use clap::{Args, ValueEnum};
@@ -25,9 +25,13 @@ use std::time::Instant;
 
 /// What to measure how.
 #[derive(Args)]
+#[command(mut_arg("model_config", also_config))]
 pub struct BenchArgs {
-    #[command(flatten)]
-    model: Option<ModelArgs>,
+    /// Built-in name (see 'dyweight list models'), file or diffusers folder
+    #[arg(long, value_name = "NAME|FILE|DIR", help_heading = "Model")]
+    model: Option<String>,
+    #[command(flatten, next_help_heading = "Model")]
+    options: ModelOptions,
     /// Weights of Inception-v3 to measure instead of a model, on 3x32x32 images
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     inception: Option<PathBuf>,
@@ -113,7 +117,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         problem: "which model?".into(),
         hint: "give --model NAME|FILE, --inception FILE or --clip FILE".into(),
     })?;
-    let model = opened(&model.spec(None)?)?;
+    let model = opened(&args.options.spec(model, None)?)?;
     check_batch(batch, batch, model.model.shape())?;
     let loaded = Loaded::since(started);
     let noise = Rng::Native.latents(&(0..batch as u64).collect::<Vec<_>>(), model.model.shape())?;

@@ -109,8 +109,7 @@ fn sampler(args: &CommonArgs) -> Result<Setup> {
             hint: "give --model; for a folder of that name write ./sampler".into(),
         });
     };
-    let (shape, config, conv) = (args.shape.clone(), args.config.clone(), args.conv.clone());
-    let setup = Setup::open(&ModelArgs { model, shape, config, conv, ..ModelArgs::default() }, &args.draw)?;
+    let setup = Setup::open(&ModelArgs { model, options: args.options.clone() }, &args.draw)?;
     if let Some(num) = args.num {
         require_enough("the list of seeds", setup.samples(), num)?;
     }

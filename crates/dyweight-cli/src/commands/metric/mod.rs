@@ -9,7 +9,7 @@ mod report;
 mod teacher;
 
 use super::sample::DrawArgs;
-use crate::args::FeatureArgs;
+use crate::args::{FeatureArgs, ModelOptions, also_config};
 use crate::files::{prepare, text};
 use crate::ui;
 use clap::{Args, Subcommand};
@@ -95,6 +95,7 @@ struct StatsArgs {
 
 /// What all sets share.
 #[derive(Args)]
+#[command(mut_arg("model_config", also_config))]
 pub struct CommonArgs {
     #[command(flatten)]
     features: FeatureArgs,
@@ -107,15 +108,8 @@ pub struct CommonArgs {
     /// Model of the sampler: a built-in name or a file
     #[arg(long, value_name = "NAME|FILE", help_heading = "Sampler")]
     model: Option<String>,
-    /// Sample shape of a mixture file
-    #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1, help_heading = "Sampler")]
-    shape: Option<Vec<usize>>,
-    /// Configuration of a weights file that carries none
-    #[arg(long = "model-config", alias = "config", value_name = "FILE", help_heading = "Sampler")]
-    config: Option<PathBuf>,
-    /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
-    #[arg(long, value_name = "NAME", help_heading = "Sampler")]
-    conv: Option<String>,
+    #[command(flatten, next_help_heading = "Sampler")]
+    options: ModelOptions,
     #[command(flatten)]
     draw: DrawArgs,
 }
@@ -159,7 +153,7 @@ impl CommonArgs {
         let files = sets.iter().map(|set| Path::new(set.as_str())).filter(|set| !set.is_dir());
         let mut inputs: Vec<_> = files.map(|set| ("the input", set)).collect();
         inputs.extend(self.model.iter().map(|model| ("--model", Path::new(model))));
-        inputs.extend(self.config.iter().map(|path| ("--model-config", path.as_path())));
+        inputs.extend(self.options.files());
         inputs.extend(self.features.files());
         inputs.extend(self.draw.files());
         prepare(&out, &inputs)

@@ -7,7 +7,7 @@ mod setup;
 
 pub use setup::Setup;
 
-use crate::args::{BudgetArgs, ModelArgs, ScheduleArgs, SolverArgs};
+use crate::args::{BudgetArgs, ModelArgs, SolverArgs};
 use crate::dry_run::{Forecast, Pace};
 use crate::files::text;
 use crate::ui;
@@ -16,6 +16,7 @@ use dyweight::comm::Comm;
 use dyweight::error::{number, shown};
 use dyweight::files::NamedPath;
 use dyweight::models::measured_rate;
+use dyweight::spec::ScheduleSpec;
 use dyweight::train::Work;
 use dyweight::{Result, Tensor};
 use output::Output;
@@ -92,7 +93,7 @@ pub struct DrawArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "class", help_heading = "Prompts")]
     prompts: Option<PathBuf>,
     #[command(flatten)]
-    schedule: ScheduleArgs,
+    schedule: ScheduleSpec,
     /// Seeds, one sample each: 0-63 or 1,2,5-9
     #[arg(long, default_value = "0-15", conflicts_with = "latents", help_heading = "Samples")]
     seeds: String,

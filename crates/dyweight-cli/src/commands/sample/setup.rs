@@ -6,8 +6,9 @@ use crate::progress::UnderWay;
 use crate::ui;
 use dyweight::comm::Comm;
 use dyweight::denoiser::Context;
+use dyweight::learned::Learned;
 use dyweight::models::{LoadedModel, ModelSpec};
-use dyweight::sample::{Drawing, Inputs, Learned, OnModel, SampleSpec, Sampler, Who, misfits};
+use dyweight::sample::{Drawing, Inputs, OnModel, SampleSpec, Sampler, Who, misfits};
 use dyweight::solver_file::Asked;
 use dyweight::{Error, Result, Tensor};
 
@@ -94,7 +95,7 @@ impl Setup {
 fn sampler(args: &DrawArgs, learned: Option<&Learned>, model: &LoadedModel, calls: usize) -> Result<Sampler> {
     let spec = SampleSpec {
         budget: args.budget.budget(),
-        schedule: args.schedule.spec(),
+        schedule: args.schedule.clone(),
         afs: args.afs,
         denoise_to_zero: args.denoise_to_zero,
     };

@@ -7,7 +7,7 @@ use crate::ui;
 use clap::Args;
 use dyweight::Result;
 use dyweight::comm::Solo;
-use dyweight::numeric::{Coupling, EndLoss, NumericOptions, Startup, page, run as run_numeric};
+use dyweight::study::numeric::{Coupling, EndLoss, NumericOptions, Startup, page, run as run_numeric};
 use serde_json::json;
 use std::path::PathBuf;
 

@@ -1,6 +1,8 @@
 //! The paper's experiments.
 
-use crate::args::{ModelArgs, ReferenceArgs, ScorerArgs, check_batch, counts_once, opened, unknown};
+use crate::args::{
+    ModelArgs, ModelOptions, ReferenceArgs, ScorerArgs, also_config, check_batch, counts_once, opened, unknown,
+};
 use crate::benchmark::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
@@ -17,19 +19,13 @@ use std::sync::Arc;
 
 /// What every one of them can be told.
 #[derive(Args)]
+#[command(mut_arg("model_config", also_config))]
 pub struct PaperArgs {
     /// Built-in name (see 'dyweight list models') or file
     #[arg(long, value_name = "NAME|FILE", default_value = "fashion")]
     model: String,
-    /// Sample shape of a mixture file
-    #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1, help_heading = "Model")]
-    shape: Option<Vec<usize>>,
-    /// Configuration of a weights file that carries none
-    #[arg(long = "model-config", alias = "config", value_name = "FILE", help_heading = "Model")]
-    config: Option<PathBuf>,
-    /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
-    #[arg(long, value_name = "NAME", help_heading = "Model")]
-    conv: Option<String>,
+    #[command(flatten, next_help_heading = "Model")]
+    options: ModelOptions,
     /// A look instead of a result: minutes
     #[arg(long)]
     quick: bool,
@@ -145,13 +141,8 @@ impl RivalArgs {
 }
 
 impl PaperArgs {
-    fn model(&self) -> ModelArgs {
-        let (model, shape) = (self.model.clone(), self.shape.clone());
-        ModelArgs { model, shape, config: self.config.clone(), conv: self.conv.clone(), ..ModelArgs::default() }
-    }
-
     fn setup(&self) -> Result<StudySetup> {
-        let model = Arc::new(opened(&self.model().spec(None)?)?);
+        let model = Arc::new(opened(&self.options.spec(&self.model, None)?)?);
         let (reference, shape) = (self.reference.open(&model)?, model.model.shape());
         let mut setup = StudySetup::new(model, self.quick)?;
         setup.reference = reference;
@@ -199,7 +190,8 @@ impl PaperArgs {
 pub fn run(name: &str, args: &PaperArgs, besides: impl FnOnce(&mut StudySetup), comm: &Arc<dyn Comm>) -> Result<()> {
     ui::set_threads(args.output.threads, &**comm)?;
     let study = named(name)?;
-    let (model, usual) = (args.model(), format!("study-{name}"));
+    let (model, usual) =
+        (ModelArgs { model: args.model.clone(), options: args.options.clone() }, format!("study-{name}"));
     let out = args
         .output
         .directory_apart_from(&usual, &[model.files(), args.reference.files(), args.scorers.files()].concat())?;

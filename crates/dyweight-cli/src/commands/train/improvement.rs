@@ -2,7 +2,7 @@
 
 use crate::ui;
 use dyweight::Result;
-use dyweight::study::benchmark::{Rival, best_handcrafted};
+use dyweight::train::handcrafted::Rival;
 use dyweight::train::{Dataset, TrainOutcome, Trainer};
 
 /// Ours and theirs.
@@ -20,17 +20,17 @@ pub fn gain(trainer: &Trainer, dataset: &Dataset, trained: &TrainOutcome) -> Res
     if trained.run.guard.is_none() {
         return Ok(None);
     }
-    let frame = &trainer.plan.student.frame;
+    let nfe = trainer.plan.student.frame.nfe;
     let distance = trainer.distance_of(dataset, trained)?;
     let mut progress = None;
-    let rival = best_handcrafted(trainer, dataset, frame, &mut |all| match &mut progress {
+    let rival = trainer.best_handcrafted(dataset, nfe, &mut |all| match &mut progress {
         None => progress = Some(ui::Progress::new("comparing with handcrafted solvers", all)),
         Some(progress) => progress.add(1, ""),
     })?;
     if let Some(progress) = progress {
         progress.finish();
     }
-    Ok(rival.map(|rival| Improvement { nfe: frame.nfe, distance, rival }))
+    Ok(rival.map(|rival| Improvement { nfe, distance, rival }))
 }
 
 impl Improvement {

@@ -47,7 +47,7 @@ impl<'j> Job<'j> {
         let loss = training_loss(&args.spec, &model.model)?;
         let config = TrainConfig {
             arithmetic: Some(model.settings.to_string()),
-            schedule: args.schedule.spec(),
+            schedule: args.schedule.clone(),
             comm: comm.clone(),
             prompts,
             cache: args.job.cache.clone(),

@@ -8,7 +8,7 @@ mod show;
 
 pub use options::TrainArgs;
 
-use crate::args::{ModelArgs, class_of, opened};
+use crate::args::{class_of, opened};
 use crate::{files, ui};
 use dyweight::comm::Comm;
 use dyweight::error::shown;
@@ -41,23 +41,8 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         let (problem, hint) = ("a trace belongs to one budget".into(), "train the budgets one by one".into());
         return Err(Error::Conflict { problem, hint });
     }
-    let job = &args.job;
-    let model = ModelArgs {
-        model: name,
-        shape: job.shape.clone(),
-        config: job.model_config.clone(),
-        conv: job.conv.clone(),
-        precision: job.precision.clone(),
-        height: job.height,
-        width: job.width,
-        tokenizer: job.tokenizer.clone(),
-        text_tokens: job.text_tokens,
-    };
-    if range.is_some() {
-        // Budgets of one file share grid, order and first step.
-        args.spec.choose_start.get_or_insert(false);
-    }
-    let model = opened(&ModelSpec { beta_table: args.schedule.beta_table.clone(), ..model.spec(None)? })?;
+    let spec = args.job.options.spec(&name, None)?;
+    let model = opened(&ModelSpec { beta_table: args.schedule.beta_table.clone(), ..spec })?;
     if let Some(class) = &mut args.spec.class {
         *class = ClassName::Number(class_of(&class.to_string(), model.class_names(), &[])?);
     }

@@ -1,11 +1,11 @@
 //! The options of `train`, from the command line and from a TOML file.
 
-use crate::args::ScheduleArgs;
+use crate::args::ModelOptions;
 use crate::files::quoted;
 use clap::Args;
 use dyweight::error::shown;
 use dyweight::files::{Malformed, NamedPath, read_file};
-use dyweight::spec::Budget;
+use dyweight::spec::{Budget, ScheduleSpec};
 use dyweight::train::TrainSpec;
 use dyweight::{Error, Result};
 use serde::de::DeserializeOwned;
@@ -27,7 +27,7 @@ pub struct TrainArgs {
     #[command(flatten)]
     pub spec: TrainSpec,
     #[command(flatten)]
-    pub schedule: ScheduleArgs,
+    pub schedule: ScheduleSpec,
     /// Safetensors file for all parameters, losses and gradients
     #[arg(long, value_name = "FILE", help_heading = "Run")]
     pub trace: Option<PathBuf>,
@@ -54,34 +54,13 @@ pub struct TrainArgs {
 /// For which model, how long, and where to.
 #[derive(Args, Clone, Default, Serialize, Deserialize)]
 #[command(next_help_heading = "Model")]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(rename_all = "kebab-case", default)]
 pub struct JobArgs {
     #[arg(long, value_name = "NAME|FILE", help = "Built-in name (see 'dyweight list models') or file")]
     pub model: Option<String>,
-    /// Sample shape of a mixture file
-    #[arg(long, value_name = "C,H,W", value_delimiter = ',', num_args = 1)]
-    pub shape: Option<Vec<usize>>,
-    /// Configuration of a weights file that carries none
-    #[arg(long, value_name = "FILE")]
-    pub model_config: Option<PathBuf>,
-    /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
-    #[arg(long, value_name = "NAME")]
-    pub conv: Option<String>,
-    /// How exact the products of layers over tokens are (FLUX, T5, latent U-Nets): f32, or bf16 where the processor has it [f32]
-    #[arg(long, value_name = "NAME")]
-    pub precision: Option<String>,
-    /// Height of the images of a latent diffusion model [as trained]
-    #[arg(long, value_name = "PIXELS")]
-    pub height: Option<usize>,
-    /// Width of the images of a latent diffusion model [as trained]
-    #[arg(long, value_name = "PIXELS")]
-    pub width: Option<usize>,
-    /// Folder with vocab.json and merges.txt, for a text encoder that came without
-    #[arg(long, value_name = "DIR")]
-    pub tokenizer: Option<PathBuf>,
-    /// Tokens of a prompt that FLUX sees [512; 256 for a model that takes no guidance]
-    #[arg(long, value_name = "N")]
-    pub text_tokens: Option<usize>,
+    #[serde(flatten)]
+    #[command(flatten)]
+    pub options: ModelOptions,
     /// Network calls of the solver; several train one after the other
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', num_args = 1, conflicts_with = "steps")]
     pub nfe: Option<Vec<usize>>,
@@ -125,9 +104,7 @@ impl TrainArgs {
         let init = spec.init.as_deref().map(Path::new);
         [
             ("--model", self.job.model.as_deref().map(Path::new)),
-            ("--model-config", self.job.model_config.as_deref()),
             ("--config", self.config.as_deref()),
-            ("--tokenizer", self.job.tokenizer.as_deref()),
             ("--prompts", spec.prompts.as_deref()),
             ("--init", init),
             ("--noise", spec.noise.as_deref()),
@@ -137,12 +114,13 @@ impl TrainArgs {
         ]
         .into_iter()
         .filter_map(|(flag, path)| Some((flag, path?)))
+        .chain(self.job.options.files())
         .collect()
     }
 
     /// The command that samples with what was learned: the model as it was named here, and what it was asked for.
     pub fn next_command(&self, model: &str, solver: &Path) -> String {
-        let (job, spec) = (&self.job, &self.spec);
+        let (job, spec) = (&self.job.options, &self.spec);
         let shape = job.shape.as_ref().map(|s| s.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
         let path = |path: &Option<PathBuf>| path.as_deref().map(shown);
         let number = |number: Option<usize>| number.map(|n| n.to_string());

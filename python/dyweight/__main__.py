@@ -1,6 +1,6 @@
 """Learns solvers for a model that is named by its import path, and compares them with handcrafted ones.
 
-    python -m dyweight.few_steps MODULE:FUNCTION --nfe 4,5,6,8 --out DIR --iters 60 --batch 8 --teacher-nfe 20
+    python -m dyweight MODULE:FUNCTION --nfe 4,5,6,8 --out DIR --iters 60 --batch 8 --teacher-nfe 20
 
 FUNCTION makes the model: called without arguments it returns a `dyweight.Model`. With --shape, --prediction and
 --sigma-range it is the model's function itself. All other options are those of `dyweight.train`.
@@ -71,7 +71,7 @@ def run(
 
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m dyweight.few_steps", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m dyweight", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model", metavar="MODULE:FUNCTION")
     parser.add_argument("--nfe", default="4,5,6,8", help="network calls, one solver for each [4,5,6,8]")
     parser.add_argument("--out", type=Path, default=Path("few-steps"))

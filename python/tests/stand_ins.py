@@ -1,0 +1,198 @@
+"""What diffusers' tests take from a hub, made here: tokenisers of letters and tiny random encoders."""
+
+import functools
+import importlib
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import tiny
+import torch
+
+SKIPPED = ("onnx", "common", "flax", "shap_e", "unclip", "test_pipelines", "combined", "amused", "llada", "gemma/", "ip_adapter")
+
+
+def fixtures(checkout):
+    """`folder/test_file::Class` of every test class that makes tiny components."""
+    root = checkout / "tests" / "pipelines"
+    found = []
+    for path in sorted(root.glob("*/test_*.py")):
+        name = path.relative_to(root).as_posix()
+        if any(part in name for part in SKIPPED):
+            continue
+        text = path.read_text(encoding="utf-8")
+        for block in re.split(r"^(?=class )", text, flags=re.M)[1:]:
+            kind = re.match(r"class (\w+)", block).group(1)
+            if "def get_dummy_components" in block:
+                found.append(f"{name[:-3]}::{kind}")
+    return _first_of_each_pipeline(root, found)
+
+
+def _first_of_each_pipeline(root, names):
+    """Several test classes make the same pipeline; PAG's and ControlNet's multiples are left to the single ones."""
+    seen, kept = set(), []
+    for name in names:
+        place, kind = name.split("::")
+        text = (root / f"{place}.py").read_text(encoding="utf-8")
+        pipeline = re.search(rf"class {kind}\b.*?pipeline_class = (\w+)", text, re.S)
+        key = pipeline.group(1) if pipeline else name
+        if key not in seen and "Multi" not in kind:
+            seen.add(key)
+            kept.append(name)
+    return kept
+
+
+def from_fixture(checkout, name):
+    """A pipeline of diffusers' own tests, and what it is called with."""
+    sys.path.insert(0, str(checkout))
+    place, kind = name.split("::")
+    with _offline():
+        module = importlib.import_module("tests.pipelines." + place.replace("/", "."))
+        case = getattr(module, kind)
+        case = case() if not hasattr(case, "runTest") and "unittest" not in str(case.__mro__) else case("__init__")
+        torch.manual_seed(0)
+        components = case.get_dummy_components()
+        inputs = case.get_dummy_inputs("cpu") if "device" in _names(case.get_dummy_inputs) else case.get_dummy_inputs()
+        pipe = case.pipeline_class(**components)
+    tiny._quiet(pipe)
+    left_out = ("generator", "num_inference_steps", "output_type", "return_dict", "latents")
+    return pipe, {k: v for k, v in inputs.items() if k not in left_out}
+
+
+def _names(function):
+    import inspect
+
+    return inspect.signature(function).parameters
+
+
+class _offline:
+    """While this lasts, `from_pretrained` of tokenisers and encoders makes them."""
+
+    def __enter__(self):
+        import transformers
+
+        self.kept = []
+        for owner in {getattr(transformers, name) for name in _MADE_BY_NAME if hasattr(transformers, name)}:
+            self.kept.append((owner, owner.__dict__.get("from_pretrained")))
+            owner.from_pretrained = functools.partial(_stand_in, owner.__name__)
+
+    def __exit__(self, *_):
+        for owner, kept in self.kept:
+            if kept is None:
+                del owner.from_pretrained
+            else:
+                owner.from_pretrained = kept
+
+
+def _stand_in(kind, name="", *_, **named):
+    return _MADE_BY_NAME[kind](name)
+
+
+def _folder():
+    return Path(tempfile.mkdtemp())
+
+
+def _bert(name):
+    from transformers import BertConfig, BertModel
+
+    return BertModel(BertConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=37))
+
+
+def _t5_config(name=""):
+    from transformers import T5Config
+
+    return T5Config(
+        vocab_size=64, d_model=32, d_kv=8, d_ff=37, num_layers=2, num_heads=4, feed_forward_proj="gated-gelu",
+        relative_attention_num_buckets=8, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0,
+    )  # fmt: skip
+
+
+def _t5(name):
+    from transformers import T5EncoderModel
+
+    return T5EncoderModel(_t5_config())
+
+
+def _umt5(name):
+    from transformers import UMT5Config, UMT5EncoderModel
+
+    return UMT5EncoderModel(UMT5Config(vocab_size=64, d_model=32, d_kv=8, d_ff=37, num_layers=2, num_heads=4))
+
+
+def letters(name=""):
+    """A fast tokeniser of letters with the special tokens of several families."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["<pad>", "</s>", "<unk>", "<bos>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|image_pad|>", "<|vision_end|>"]
+    words = [*special, *tiny.LETTERS, " ", "\n", ".", ",", *"ABCDEFGHIJKLMNOPQ"]
+    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", bos_token="<bos>",
+        additional_special_tokens=special[4:], model_max_length=512,
+    )  # fmt: skip
+    made.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    return made
+
+
+_MADE_BY_NAME = {
+    "CLIPTokenizer": lambda name: _clip_tokenizer(), "CLIPTokenizerFast": lambda name: _clip_tokenizer(),
+    "AutoTokenizer": letters, "T5TokenizerFast": letters, "T5Tokenizer": letters, "GemmaTokenizer": letters,
+    "GemmaTokenizerFast": letters, "Qwen2Tokenizer": letters, "Qwen2TokenizerFast": letters, "LlamaTokenizer": letters,
+    "LlamaTokenizerFast": letters, "RobertaTokenizer": letters, "XLMRobertaTokenizerFast": letters, "BertTokenizer": letters,
+    "AutoConfig": _t5_config, "T5EncoderModel": _t5, "UMT5EncoderModel": _umt5, "BertModel": _bert,
+}  # fmt: skip
+
+
+def _clip_tokenizer():
+    made = tiny.clip_tokenizer(_folder())
+    made.model_max_length = 77
+    return made
+
+
+def _image(*shape):
+    return torch.rand(*shape, generator=torch.manual_seed(5))
+
+
+def _made_image_to_image():
+    import diffusers
+
+    pipe = tiny.stable_diffusion(_folder(), kind=diffusers.StableDiffusionImg2ImgPipeline)
+    return pipe, {"prompt": "a", "image": _image(1, 3, 16, 16), "strength": 0.6}
+
+
+def _made_pixels():
+    import diffusers
+
+    torch.manual_seed(0)
+    unet = diffusers.UNet2DModel(
+        sample_size=16, in_channels=3, out_channels=3, block_out_channels=(8, 16), layers_per_block=1, norm_num_groups=4,
+        down_block_types=("DownBlock2D",) * 2, up_block_types=("UpBlock2D",) * 2,
+    )  # fmt: skip
+    return tiny._quiet(diffusers.DDIMPipeline(unet, diffusers.DDIMScheduler(clip_sample=False))), {}
+
+
+def _made_classes():
+    import diffusers
+
+    torch.manual_seed(0)
+    network = diffusers.DiTTransformer2DModel(
+        sample_size=8, num_layers=1, patch_size=2, attention_head_dim=8, num_attention_heads=2, in_channels=4, out_channels=8,
+        attention_bias=True, activation_fn="gelu-approximate", num_embeds_ada_norm=1000, norm_type="ada_norm_zero",
+        norm_elementwise_affine=False,
+    )  # fmt: skip
+    scheduler = diffusers.DDIMScheduler(clip_sample=False)
+    return tiny._quiet(diffusers.DiTPipeline(network, tiny.vae(), scheduler)), {"class_labels": [3]}
+
+
+MADE = {
+    "stable diffusion": lambda: (tiny.stable_diffusion(_folder()), {"prompt": "a"}),
+    "stable diffusion v": lambda: (tiny.stable_diffusion(_folder(), "v_prediction"), {"prompt": "a"}),
+    "sdxl": lambda: (tiny.sdxl(_folder()), {"prompt": "a"}),
+    "image to image": _made_image_to_image,
+    "pixels": _made_pixels,
+    "learned variance": _made_classes,
+    "flux": lambda: (tiny.flux(_folder()), {"prompt": "a", "height": 16, "width": 16, "max_sequence_length": 16}),
+}
