@@ -33,13 +33,7 @@ pub type Take<'t> = dyn FnMut(&[usize], &[Tensor]) -> Result<()> + 't;
 impl Drawing<'_> {
     /// Draws the samples `wanted`. In every round each process makes a batch, and rank 0 takes them all: the indices, and
     /// their samples behind their states, if those are kept.
-    pub fn draw(
-        &self,
-        wanted: &[usize],
-        keeps_states: bool,
-        watch: &Watch<'_>,
-        take: &mut Take<'_>,
-    ) -> Result<()> {
+    pub fn draw(&self, wanted: &[usize], keeps_states: bool, watch: &Watch<'_>, take: &mut Take<'_>) -> Result<()> {
         for round in wanted.chunks(self.batch.saturating_mul(self.comm.size())) {
             let mine = &round[self.comm.share(&(0..round.len()), 1)];
             let part = |range: Range<usize>| self.run(&mine[range], keeps_states, watch);
