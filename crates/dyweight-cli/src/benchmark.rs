@@ -165,6 +165,8 @@ pub fn results(
         return Ok(None);
     }
     if args.render_only {
+        // Records of another comparison are refused as such, before those of its search are looked for.
+        read(&experiment, out)?;
         let experiment = experiment.searched(&mut |search, folder| read(search, &out.join(folder)))?;
         return read(&experiment, out).map(|results| Some((experiment, results)));
     }

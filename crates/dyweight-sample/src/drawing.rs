@@ -27,16 +27,13 @@ pub struct Drawing<'d> {
 /// Sees every state of some samples; an error ends the work, and is its error.
 pub type Watch<'w> = dyn Fn(&[usize], &State<'_>) -> Result<()> + Sync + 'w;
 
+/// Takes samples by their indices: behind their states, if those are kept.
+pub type Take<'t> = dyn FnMut(&[usize], &[Tensor]) -> Result<()> + 't;
+
 impl Drawing<'_> {
     /// Draws the samples `wanted`. In every round each process makes a batch, and rank 0 takes them all: the indices, and
     /// their samples behind their states, if those are kept.
-    pub fn draw(
-        &self,
-        wanted: &[usize],
-        keeps_states: bool,
-        watch: &Watch<'_>,
-        take: &mut dyn FnMut(&[usize], &[Tensor]) -> Result<()>,
-    ) -> Result<()> {
+    pub fn draw(&self, wanted: &[usize], keeps_states: bool, watch: &Watch<'_>, take: &mut Take<'_>) -> Result<()> {
         for round in wanted.chunks(self.batch.saturating_mul(self.comm.size())) {
             let mine = &round[self.comm.share(&(0..round.len()), 1)];
             let part = |range: Range<usize>| self.run(&mine[range], keeps_states, watch);

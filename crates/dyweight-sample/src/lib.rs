@@ -29,7 +29,7 @@ mod parts;
 mod prompts;
 mod sampler;
 
-pub use drawing::Drawing;
+pub use drawing::{Drawing, Take, Watch};
 pub use fit::{misfits, require_prediction};
 pub use inputs::{Inputs, Noise, Show};
 pub use interrupt::{Stop, interruptible};

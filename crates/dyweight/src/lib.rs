@@ -92,8 +92,8 @@ pub use training::{train, train_observed};
 pub mod sample {
     pub use dyweight_core::sample::*;
     pub use dyweight_sample::{
-        Drawing, GridRule, Inputs, Noise, OnModel, Prompts, SampleSpec, Sampler, Show, Stop, Who, cut, each, in_parts,
-        interruptible, misfits, require_prediction, stacked, unit,
+        Drawing, GridRule, Inputs, Noise, OnModel, Prompts, SampleSpec, Sampler, Show, Stop, Take, Watch, Who, cut,
+        each, in_parts, interruptible, misfits, require_prediction, stacked, unit,
     };
 }
 

@@ -33,7 +33,7 @@ pub struct SampleOptions<'o> {
     /// Samples per network call: 64, or 4 of a model whose samples are decoded.
     pub batch: Option<usize>,
     /// Sees every state of some samples; an error ends the work.
-    pub progress: Option<&'o (dyn Fn(&[usize], &State<'_>) -> Result<()> + Sync)>,
+    pub progress: Option<&'o dyweight_sample::Watch<'o>>,
 }
 
 impl From<SolverFile> for Solver {

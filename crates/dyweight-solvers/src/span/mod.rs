@@ -126,7 +126,7 @@ impl<T> Span<T> {
         all
     }
 
-    /// The same span of other parameters, in the order of [`params`](Self::parameters).
+    /// The same span of other parameters, in the order of [`params`](Self::params).
     pub fn with<U: Clone>(&self, params: &[U]) -> Span<U> {
         let mut rest = params.iter();
         let mut list = |old: &Vec<T>| -> Vec<U> { rest.by_ref().take(old.len()).cloned().collect() };

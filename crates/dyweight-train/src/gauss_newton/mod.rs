@@ -9,7 +9,7 @@
 //!
 //! Why: a few-step solver has some twenty parameters, and the ends of a few solves say how each of them moves a sample. A network's gradient is not
 //! needed, so compiled, quantised or remote models can be learned for, in the memory of sampling. Pairs are few and can be learned by heart; so
-//! the damping, and when to stop, are up to the validation pairs. Damping: Marquardt (1963). The steps hₖ: [`differences`].
+//! the damping, and when to stop, are up to the validation pairs. Damping: Marquardt (1963). The steps hₖ: `differences.rs`.
 //!
 //! Sums are made pair by pair in the order of pairs: the same bits for any batch, thread or process.
 

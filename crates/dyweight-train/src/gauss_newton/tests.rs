@@ -163,6 +163,6 @@ fn pairs_learned_by_heart_are_not_believed() {
 impl GaussNewton {
     /// Mean loss of the best parameters on other pairs.
     fn judge_with(&self, solves: &mut Problem) -> f64 {
-        self.clone().judge(&[self.best.clone()], solves).unwrap()[0]
+        self.clone().judge(std::slice::from_ref(&self.best), solves).unwrap()[0]
     }
 }

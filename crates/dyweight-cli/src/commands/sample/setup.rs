@@ -10,7 +10,7 @@ use dyweight::learned::Learned;
 use dyweight::models::{LoadedModel, ModelSpec};
 use dyweight::sample::{Drawing, Inputs, OnModel, SampleSpec, Sampler, Who, misfits};
 use dyweight::solver_file::Asked;
-use dyweight::{Error, Result, Tensor};
+use dyweight::{Error, Result};
 
 const DEFAULT_BATCH: usize = 64;
 /// Of models whose samples are decoded: they are large.
@@ -65,7 +65,7 @@ impl Setup {
         wanted: &[usize],
         keeps_states: bool,
         comm: &dyn Comm,
-        take: &mut dyn FnMut(&[usize], &[Tensor]) -> Result<()>,
+        take: &mut dyweight::sample::Take<'_>,
     ) -> Result<()> {
         let Self { model, inputs, sampler, batch, .. } = self;
         let drawing = Drawing { model: &*model.model, inputs, sampler, batch: *batch, comm };
