@@ -92,17 +92,6 @@ fn lines_of_the_documents_have_at_most_120_columns() {
     assert!(too_wide.is_empty(), "{too_wide:#?}");
 }
 
-/// Lines of Rust in the README are those of the library's own page, which is a test there.
-#[test]
-fn rust_in_the_readme_is_tested() {
-    let (readme, tested) = (read(&root().join("README.md")), read(&root().join("crates/dyweight/README.md")));
-    let rust = readme.split("```rust\n").nth(1).unwrap().split("```").next().unwrap();
-    assert!(rust.lines().count() > 2);
-    for line in rust.lines() {
-        assert!(tested.contains(line.trim()), "{line}");
-    }
-}
-
 #[test]
 fn the_readme_is_one_screen_and_a_half() {
     let readme = read(&root().join("README.md"));
