@@ -83,7 +83,8 @@ def compare(
     teacher_nfe: int | None = None,
     condition: int | None = None,
     guidance: float | None = None,
-    afs: bool = False,
+    search: bool = True,
+    afs: bool | None = None,
     skip_impossible: bool = False,
     batch: int = 16,
     out: str | os.PathLike[str] = "comparison",
@@ -107,7 +108,8 @@ def compare(
     True
 
     Arguments:
-        solvers: handcrafted ones, `NAME[:ORDER][@SCHEDULE][+afs|-afs]`.
+        solvers: handcrafted ones, `NAME[:ORDER][@SCHEDULE[:EXPONENT]][+afs|-afs]`. What is left open is the best of all
+            settings, chosen on other seeds; `search=False` takes each method's defaults.
         learned: solvers, solver files, or `preset:NAME`; those given as `Solver` make up the row called `row`, and a
             second one of as many calls the row `row-2`.
         nfe: network calls; those of the learned solvers if left out.
@@ -134,6 +136,7 @@ def compare(
         "solvers": list(solvers),
         "nfe": [nfe] if isinstance(nfe, int) else [int(n) for n in nfe],
         "schedule": _request(None, None, schedule)["options"],
+        "search": search,
         "afs": afs,
         "skip_impossible": skip_impossible,
         "condition": condition,

@@ -98,13 +98,13 @@ def train(
 
 
 def plan(model: Model, nfe: int | None = None, *, steps: int | None = None, **options: Any) -> dict[str, Any]:
-    """What training would do, without doing it: steps, iterations, pairs, evaluations of the teacher.
+    """What training would do, without doing it: steps, iterations, pairs, evaluations of the teacher, network calls.
 
     >>> import dyweight
     >>> model = dyweight.Model(lambda x, t: x / 2, (2,), "denoised", (0.1, 10), arrays="numpy")
     >>> found = dyweight.plan(model, nfe=5)
     >>> found["steps"], found["iterations"], found["pairs"], found["teacher_evaluations"]
-    (6, 625, 16, 35)
+    (6, 8, 16, 35)
     """
     return json.loads(_native.plan(model, json.dumps(_request(nfe, steps, options))))
 
@@ -126,28 +126,22 @@ def estimate(
 ) -> Estimate:
     """How long training would take, from the time of one evaluation of one sample: given, or measured by a call.
 
-    A pair costs the teacher's evaluations, then the student's: once forward, once more for the gradient under
-    `recompute`, and a backward pass of about two.
+    The calls are those of `dyweight train --dry-run`: at most so many. One whose gradient is taken counts as three.
 
     >>> import dyweight
     >>> model = dyweight.Model(lambda x, t: x / 2, (2,), "denoised", (0.1, 10), arrays="numpy")
-    >>> print(dyweight.estimate(model, nfe=5, seconds=0.05))
-    an evaluation of a sample takes 0.05 s; an iteration has 16 pairs of 35 evaluations by the teacher and 5 × 4 by the student: 44 s; 625 iterations with validation: 7.87 h
+    >>> found = dyweight.estimate(model, nfe=5, recipe="paper", iters=10, seconds=0.05)
+    >>> found.text.startswith("a call takes 0.05 s") and found.seconds > 35 * 16 * 10 * 0.05
+    True
     """
     found = plan(model, nfe, steps=steps, **options)
     if seconds is None:
         seconds = _seconds(model)
-    evaluations = found["steps"] - int(found["afs"])
-    passes = 4 if found["recompute"] else 3
-    iteration = found["pairs"] * (found["teacher_evaluations"] + passes * evaluations) * seconds
-    total = found["iterations"] * iteration
-    if found["validate_every"]:
-        validations = 2 + -(-found["iterations"] // found["validate_every"])
-        total += found["validation_pairs"] * (found["teacher_evaluations"] + validations * evaluations) * seconds
+    total = (found["calls"] + 3 * found["gradients"]) * seconds
+    iteration = total / max(found["iterations"], 1)
     text = (
-        f"an evaluation of a sample takes {seconds:.3g} s; an iteration has {found['pairs']} pairs of"
-        f" {found['teacher_evaluations']} evaluations by the teacher and {evaluations} × {passes} by the student:"
-        f" {iteration:.3g} s; {found['iterations']} iterations with validation: {_duration(total)}"
+        f"a call takes {seconds:.3g} s for a sample; training makes at most {found['calls']} calls"
+        f" and {found['gradients']} with gradients: {_duration(total)}"
     )
     return Estimate(seconds, iteration, total, text)
 

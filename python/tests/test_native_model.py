@@ -359,7 +359,7 @@ def test_stubs_name_what_is_there():
     from dyweight import _native
 
     package = Path(dyweight.__file__).parent
-    stubs = set(re.findall(r"^def (\w+)", (package / "_native.pyi").read_text(), re.M))
+    stubs = set(re.findall(r"^(?:def|class) (\w+)", (package / "_native.pyi").read_text(), re.M))
     assert stubs == {name for name in dir(_native) if not name.startswith("__")}
     assert (package / "py.typed").exists()
     assert os.path.basename(_native.__file__).startswith("_native.")

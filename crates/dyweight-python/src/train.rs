@@ -103,12 +103,12 @@ pub fn plan(py: Python<'_>, model: &Bound<'_, PyAny>, request: &str) -> PyResult
     let find = || {
         let request = Request::read(request)?;
         let trainer = request.config(&model, Arc::new(Solo))?.prepare()?;
-        let plan = &trainer.plan;
+        let (plan, work) = (&trainer.plan, trainer.work()?);
         Ok(json!({
             "nfe": plan.student.frame.nfe, "steps": plan.student.frame.grid.steps(),
             "afs": plan.student.frame.afs, "iterations": trainer.iterations(), "pairs": plan.recipe.pairs,
             "micro_batch": plan.recipe.micro_batch, "validation_pairs": plan.recipe.validation_pairs,
-            "validate_every": plan.recipe.validate_every,
+            "validate_every": plan.recipe.validate_every, "calls": work.calls, "gradients": work.gradients,
             "teacher_evaluations": trainer.teacher.sampler.states() - 1,
             "recompute": plan.student.memory == dyweight_core::tape::Memory::Recompute,
         })
