@@ -47,7 +47,9 @@ def test_a_pipeline_learns_its_own_solver(make, call, tmp_path):
     own = copy.deepcopy(pipe.scheduler)
     found = few_steps(pipe, 4, PROMPTS, out=tmp_path / "solver.json", **SHORT, **call)
     assert found.is_set and isinstance(pipe.scheduler, DyWeightScheduler), found
-    assert found.agreement < 1e-3 and list(found.distances)[0] == type(own).__name__
+    # diffusers' Euler begins a noise table at √(σ² + 1) times the noise, ours at σ times: 0.24 % at σ = 14.6. A flow has no such difference.
+    assert found.agreement < (3e-3 if make is tiny.stable_diffusion else 1e-3)
+    assert list(found.distances)[0] == type(own).__name__
     assert {"learned", "DPM-Solver++(2M)", "UniPC"} <= set(found.distances)
     again = DyWeightScheduler.from_file(tmp_path / "solver.json", own)
     learned = error(pipe, again, 4, own, **call)
