@@ -260,7 +260,7 @@ impl Experiment {
         format!("teacher-{subject}")
     }
 
-    /// The name of the training_record an entry needs, if it is learned here.
+    /// The name of the training record an entry needs, if it is learned here.
     pub fn lesson_key(&self, entry: &Entry) -> Option<String> {
         let Candidate::Learned { train, schedule, on, .. } = &entry.who else { return None };
         let facts = json!({ "train": tidy(train), "schedule": tidy(schedule), "on": on, "nfe": entry.nfe });

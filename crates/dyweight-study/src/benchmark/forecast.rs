@@ -18,9 +18,9 @@ pub struct Forecast {
     pub entries: usize,
     /// What to judge them costs, without the teacher.
     pub judging: Work,
-    /// Lessons by key, with what each costs.
+    /// Training records by key, with what each costs.
     pub training_records: BTreeMap<String, Work>,
-    /// The most samples per network call of a training_record.
+    /// The most samples per network call of a training record.
     pub lesson_batch: usize,
     /// Teachers by subject, with what their samples cost; kept on disk, so that a second time costs nothing.
     pub teachers: BTreeMap<usize, Work>,
@@ -35,7 +35,7 @@ impl Forecast {
 }
 
 impl Experiment {
-    /// The training_records that are taken on a subject, by key.
+    /// The training records that are taken on a subject, by key.
     pub fn lessons_on(&self, subject: usize) -> BTreeSet<String> {
         let here = |entry: &&super::Entry| matches!(&entry.who, Candidate::Learned { on, .. } if *on == subject);
         self.entries.iter().filter(here).filter_map(|entry| self.lesson_key(entry)).collect()

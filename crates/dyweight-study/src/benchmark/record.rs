@@ -1,4 +1,4 @@
-//! What is written down: one line for each training_record and each score.
+//! What is written down: one line for each training record and each score.
 
 use dyweight_metrics::Estimate;
 use dyweight_solvers::solver_file::SolverFile;
@@ -45,7 +45,7 @@ pub struct Score {
 /// What training found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainingRecord {
-    /// The training_record's key.
+    /// The training record's key.
     pub training_record: String,
     /// The solver.
     pub file: Box<SolverFile>,

@@ -1,11 +1,12 @@
 //! Working through an experiment: what is on record is not done again.
 //!
 //! ```text
-//! OUT/records.jsonl       settings, training_records, scores: the results
+//! OUT/records.jsonl       settings, training records, scores: the results
 //! OUT/times.jsonl         how long things took, apart from the results because they differ from run to run
 //! OUT/solvers/*.json      what was learned, ready for `dyweight sample --weights`
 //! OUT/pictures/*.png      first samples of each entry, and their ways
-//! OUT/training_records, OUT/teacher  logs, states of interrupted training, targets
+//! OUT/search/*         how handcrafted rows were searched for
+//! OUT/lessons, teacher logs, states of interrupted training, targets
 //! ```
 
 use super::candidate::Candidate;
@@ -76,9 +77,9 @@ impl Watch for () {}
 pub struct Results {
     /// Scores by key.
     pub scores: BTreeMap<String, Score>,
-    /// Lessons by key.
+    /// Training records by key.
     pub training_records: BTreeMap<String, TrainingRecord>,
-    /// Seconds a process needs for a sample, in network and solver, by key; and for a training_record, by `training-` and its key. Where known: a training_record
+    /// Seconds a process needs for a sample, in network and solver, by key; and for a training record, by `training-` and its key. Where known: a training record
     /// that was interrupted has no time.
     pub seconds: BTreeMap<String, f64>,
     /// Seconds of all runs together that came to their end.
@@ -222,7 +223,7 @@ struct Working<'w> {
 }
 
 impl Working<'_> {
-    /// A run killed between recording a training_record and removing its state leaves the state.
+    /// A run killed between recording a training record and removing its state leaves the state.
     fn remove_left_overs(&self) -> Result<()> {
         for entry in &self.experiment.entries {
             let (Candidate::Learned { on, .. }, Some(key)) = (&entry.who, self.experiment.lesson_key(entry)) else {
@@ -269,7 +270,7 @@ impl Working<'_> {
         Ok(stage.map_or(&training_record.file, |(_, file)| file).as_ref().clone())
     }
 
-    /// After which iterations the solvers of a training_record are wanted.
+    /// After which iterations the solvers of a training record are wanted.
     fn stages(&self, key: &str) -> Vec<usize> {
         let of_lesson = |entry: &&Entry| self.experiment.lesson_key(entry).as_deref() == Some(key);
         let after = |entry: &Entry| match &entry.who {

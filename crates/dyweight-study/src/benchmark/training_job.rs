@@ -1,4 +1,4 @@
-//! A training_record: one training run inside an experiment, resumed where it was interrupted.
+//! A training record: one training run inside an experiment, resumed where it was interrupted.
 
 use super::candidate::Candidate;
 use super::experiment::{Entry, Subject};
