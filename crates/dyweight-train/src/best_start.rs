@@ -12,9 +12,9 @@
 use crate::gauss_newton::{GaussNewton, LADDER, Options};
 use crate::halving::halve_one;
 use crate::recipe::Recipe;
-use crate::spec::{TeacherGrid, TrainSpec};
 use crate::trainer::{Dataset, TrainConfig, Trainer};
 use crate::training::Training;
+use crate::{TeacherGrid, TrainSpec};
 use dyweight_core::error::Result;
 use dyweight_files::{atomic, read_file};
 use dyweight_solvers::spec::handcrafted::grids;

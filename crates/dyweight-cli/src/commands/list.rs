@@ -135,7 +135,7 @@ fn solvers() -> Vec<Vec<String>> {
 fn methods() -> Vec<Vec<String>> {
     let heading = ["method", "options of its own", "what is learned"].map(String::from).to_vec();
     let row = |(name, what, options): (&str, &str, &[&str])| vec![name.into(), options.join(","), what.into()];
-    std::iter::once(heading).chain(dyweight::train::methods::list().into_iter().map(row)).collect()
+    std::iter::once(heading).chain(dyweight::train::method::list().into_iter().map(row)).collect()
 }
 
 /// A schedule of the released files in the words of --schedule.

@@ -72,7 +72,9 @@ fn spans(setup: &StudySetup) -> Vec<(String, SpanSpec)> {
 fn refusal(model: &dyn Model, span: &SpanSpec, optimiser: Optimiser, nfe: usize) -> Option<String> {
     let mut train = TrainSpec { optimiser: Some(optimiser), ..TrainSpec::default() };
     train.dyweight.span = Some(span.clone());
-    train.plan(model, &ScheduleSpec::default(), Budget::Nfe(nfe), Loss::L2).err().map(|error| error.to_string())
+    dyweight_train::plan::plan(&train, model, &ScheduleSpec::default(), Budget::Nfe(nfe), Loss::L2)
+        .err()
+        .map(|error| error.to_string())
 }
 
 /// Which spans are not in the table because they do not go with the model, and why.
