@@ -1,8 +1,8 @@
-//! Solvers by the words a user has for them, and the learned ones by their parameters: DyWeight's with all it may weigh, those of other papers, a
-//! file each, and the solver file that keeps any of them as text.
+//! Solvers by the words a user has for them, learned methods a file each, and the solver file that keeps any as text.
 //!
-//! A learned method is a [`LearnedSolver`](learned::LearnedSolver): options, parameters, and the solver they stand for, on the tape and in the
-//! loop that all solvers share. [`solver_file::MethodParams`] is their list. How each is trained stands in `dyweight-train`.
+//! A method's file has parameters and the solver they stand for ([`LearnedSolver`](learned::LearnedSolver)), on the tape
+//! and in the loop that all solvers share, and how its authors teach it ([`Method`](method::Method)).
+//! [`method::METHODS`] is their list. The trainer, which is the same for all, is `dyweight-train`.
 #![forbid(unsafe_code)]
 
 mod amed;

@@ -1,7 +1,7 @@
 //! Learning a solver for a frozen model (DyWeight, CVPR 2026, Algorithm 1).
 //!
 //! ```text
-//! Φ ← iPNDM's weights, scales of 1                     a recipe's start               methods/
+//! Φ ← iPNDM's weights, scales of 1                     a recipe's start               solvers/dyweight
 //! repeat:
 //!     z ← noise of the next pairs                      numbered, the same in any run  pairs
 //!     y ← teacher(z)                                   35 calls, no gradient          targets

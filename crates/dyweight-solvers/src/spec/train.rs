@@ -1,5 +1,5 @@
-//! The options of training: the one list, for the command line, a TOML file and other programs. What a method alone knows stands beside it in
-//! `methods/`.
+//! The options of training: the one list, for the command line, a TOML file and other programs. What a method alone
+//! knows stands in its file.
 
 use super::{Budget, ScheduleSpec};
 use crate::base::BaseOptions;
