@@ -18,6 +18,7 @@ pub mod learnable;
 pub mod learned;
 pub mod method;
 mod predictor;
+pub mod presets;
 mod rate;
 pub mod recipe;
 mod s4s;

@@ -18,7 +18,6 @@ mod noise;
 
 use super::gauss_newton::GaussNewton;
 use super::guard::{Guard, Judgement};
-use super::joint::Joint;
 use super::newton::Curvature;
 use super::optimiser::{Moments, clip};
 use super::recipe::Recipe;
@@ -29,7 +28,6 @@ use crate::Learnable;
 use crate::{Optimiser, Relaxation};
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::features::FeatureMap;
 use dyweight_core::tensor::dot;
 use dyweight_sample::comm::Comm;
 use std::ops::Range;

@@ -308,7 +308,7 @@ fn cost(view: &View<'_>, page: &mut Page) {
                 continue;
             };
             let time = view.results.seconds.get(&view.experiment.key(entry));
-            let key = view.experiment.lesson_key(entry).unwrap_or_default();
+            let key = view.experiment.record_key(entry).unwrap_or_default();
             let training = view.results.seconds.get(&format!("training-{key}"));
             table.row([
                 row.into(),

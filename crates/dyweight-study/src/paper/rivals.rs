@@ -143,7 +143,7 @@ fn extra(view: &View<'_>, page: &mut Page) -> Result<()> {
     let columns = ["calls", "in rounds", "numbers", "pairs", "seconds"].map(Column::number);
     let mut table = Table::new("Training.", std::iter::once(Column::text("method")).chain(columns));
     for entry in view.experiment.entries.iter().filter(|e| !is_start(&e.row)) {
-        let Some(key) = view.experiment.lesson_key(entry) else { continue };
+        let Some(key) = view.experiment.record_key(entry) else { continue };
         let Some(training_record) = view.results.training_records.get(&key) else { continue };
         let file = &training_record.file;
         let seconds = view.results.seconds.get(&format!("training-{key}"));
