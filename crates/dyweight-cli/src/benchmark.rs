@@ -220,12 +220,12 @@ fn dry_run(experiment: Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dyn
         let judged = experiment.entries.iter().filter(own).map(|e| e.nfe * experiment.judging.seeds.len()).sum();
         let judged = Work { calls: judged, gradients: 0 } + forecast.teachers.get(&index).copied().unwrap_or_default();
         let training_records =
-            experiment.lessons_on(index).into_iter().filter_map(|key| forecast.training_records.get(&key));
+            experiment.records_on(index).into_iter().filter_map(|key| forecast.training_records.get(&key));
         let learned = training_records.fold(Work::default(), |sum, work| sum + *work);
         let condition = |range: Range<usize>| Ok(experiment.judging.pairs(subject).condition(range));
         // All that is searched for is searched on the first.
         let judged = judged + if index == 0 { searching } else { Work::default() };
-        for (work, batch) in [(judged, experiment.judging.batch), (learned, forecast.lesson_batch)] {
+        for (work, batch) in [(judged, experiment.judging.batch), (learned, forecast.training_batch)] {
             if work != Work::default() {
                 seconds += Pace::of(&subject.model, &condition, batch)?.seconds(work)?;
             }

@@ -2,9 +2,10 @@
 
 use crate::error::raised;
 use dyweight_core::error::{Error, Result};
-use dyweight_files::{Presets, atomic};
+use dyweight_files::atomic;
 use dyweight_report::coefficients;
 use dyweight_sample::Learned;
+use dyweight_solvers::presets::TEXT;
 use dyweight_solvers::solver_file::{Asked, SolverFile};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -80,9 +81,8 @@ pub fn solver_svg(py: Python<'_>, solver: &str) -> PyResult<Option<String>> {
 
 /// The released coefficients, as the repository keeps them.
 #[pyfunction]
-pub fn presets(py: Python<'_>) -> PyResult<String> {
-    let all = Presets::official().map_err(|e| raised(py, e, None))?;
-    Ok(serde_json::to_string(all).unwrap_or_default())
+pub fn presets() -> &'static str {
+    TEXT
 }
 
 /// Writes a file, all or nothing.

@@ -9,7 +9,7 @@ use dyweight_core::sample::{Observer, Outcome, Plan, Probed, probe, require_chan
 use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::Solver;
 use dyweight_core::tensor::Tensor;
-use dyweight_solvers::learned::{Built, Frame};
+use dyweight_solvers::learned::{Built, Frame, LearnedSolver};
 use dyweight_solvers::solver_file::other_budget;
 use dyweight_solvers::spec::budget::{Setting, check_steps};
 use dyweight_solvers::spec::{Budget, ScheduleSpec, SolverSpec};
@@ -128,7 +128,8 @@ impl SampleSpec {
         let bounded = file.map_or(on.model.is_bounded(), |f| f.bounded);
         let frame = Frame { afs, bounded, ..Frame::new(schedule, steps, range, on.model.prediction())? };
         let mut sampler = self.ready(learned.body.learned().fixed(&frame)?, frame.grid, afs, on)?;
-        sampler.realised = learned.body.weights().map(|weights| weights.realised_times(&sampler.sigmas()));
+        let realised = learned.body.weights().map(|weights| weights.realised_times(&sampler.sigmas(), None));
+        sampler.realised = realised.transpose()?;
         match self.budget {
             Some(Budget::Nfe(wanted)) if wanted != sampler.nfe => {
                 Err(other_budget(&learned.source, sampler.nfe, wanted))

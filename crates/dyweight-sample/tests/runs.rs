@@ -6,14 +6,14 @@ use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Rng;
 use dyweight_core::tensor::Tensor;
 use dyweight_sample::comm::Solo;
-use dyweight_sample::learned::named_preset;
 use dyweight_sample::{Drawing, Inputs, Learned, Noise, OnModel, SampleSpec, Sampler, Show, Who, misfits};
+use dyweight_solvers::presets;
 use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::{Budget, ScheduleSpec, SolverSpec};
 use std::sync::Mutex;
 
 fn file() -> SolverFile {
-    let mut file = named_preset("cifar10-nfe5").unwrap().1;
+    let mut file = presets::find("cifar10-nfe5").unwrap().1;
     file.model = ModelIdentity { name: "spiral".into(), sha256: Some("a".into()) };
     file
 }

@@ -13,14 +13,28 @@
 //! ```
 //!
 //! r, c, s and so m are numbers of each sample. At an analytical first step the feature is zero. Flows, and a step to σ = 0, have m = a + r(b − a).
+//!
+//! AMED's recipe (Zhou et al. 2024): the predictor by Adam at 5·10⁻³, one update per step against a teacher on a refined grid.
+//!
+//! The next step starts from the teacher's state (amed, and around euler and dpm2), or from the student's, detached (around ipndm and dpmpp).
+//! The teacher makes `substeps` + 1 steps in each of the student's, with the base's order and form where it is the same method.
 
 use crate::Base;
-use crate::epd::between;
+use crate::base::BaseOptions;
+use crate::epd::{between, time_uniform};
+use crate::learnable::Learnable;
 use crate::learned::{Block, Built, Frame, LearnedSolver};
+use crate::method::{Method, MethodParams, Open, Start};
 use crate::predictor::Predictor;
+use crate::rate::RateRule;
+use crate::recipe::{Link, Stepwise, Supervision, Teaching, Updates};
+use crate::spec::ScheduleSpec;
+use crate::spec::budget::Evaluations;
+use crate::spec::train::{TrainSpec, positive};
 use dyweight_core::coeff::Coeff;
-use dyweight_core::denoiser::Prediction;
+use dyweight_core::denoiser::{Prediction, no_feature};
 use dyweight_core::error::{Error, Result};
+use dyweight_core::noise::Stream;
 use dyweight_core::solver::{Carried, DpmPp, Evaluated, Form, Run, Solver, Times, adams_bashforth, check_order};
 use dyweight_core::tape::{Query, Tape, Var};
 use serde::{Deserialize, Serialize};
@@ -279,5 +293,80 @@ impl Run for PredictedRun<'_> {
             Around::DpmPp(_) => Evaluated::carried(&self.history),
             _ => Carried { samples: self.slopes.clone(), coeffs: Vec::new() },
         }
+    }
+}
+
+/// AMED-Solver, or AMED-Plugin.
+pub struct AmedMethod {
+    pub plugin: bool,
+}
+
+const USUAL_BASE: &str = "ipndm";
+
+impl Method for AmedMethod {
+    fn options(&self) -> &'static [&'static str] {
+        match self.plugin {
+            false => &["afs", "substeps", "direction-range", "time-range"],
+            true => {
+                &["afs", "order", "base", "predict", "lower-order-final", "substeps", "direction-range", "time-range"]
+            }
+        }
+    }
+
+    fn usual(&self, spec: TrainSpec) -> TrainSpec {
+        let base = spec.base.base.clone().unwrap_or(USUAL_BASE.into());
+        let (teacher, substeps) = if self.plugin { (base, 2) } else { ("heun".into(), 1) };
+        TrainSpec {
+            teacher: spec.teacher.or(Some(teacher)),
+            teacher_denoise: Some(false),
+            substeps: spec.substeps.or(Some(substeps)),
+            rate: spec.rate.or(Some(RateRule::Constant)),
+            ..spec
+        }
+    }
+
+    fn default_afs(&self, prediction: Prediction) -> bool {
+        prediction == Prediction::Denoised
+    }
+
+    fn default_schedule(&self, given: &ScheduleSpec, prediction: Prediction) -> ScheduleSpec {
+        if self.plugin { given.clone() } else { time_uniform(given, prediction) }
+    }
+
+    fn default_rate(&self, _: usize) -> f64 {
+        5e-3
+    }
+
+    fn default_clip(&self) -> f64 {
+        f64::INFINITY
+    }
+
+    fn stand_in(&self, _: &TrainSpec, _: bool) -> Result<Box<dyn Solver>> {
+        Ok(Box::new(Evaluations { apart: 2, beside: 0 }))
+    }
+
+    fn start(&self, spec: &TrainSpec, frame: &Frame, open: &Open) -> Result<Start> {
+        if let Some(body) = Start::given(spec, frame.grid.steps(), open)? {
+            return Start::of(body, spec);
+        }
+        let features = frame.feature.ok_or_else(|| no_feature(0, None))?;
+        let usual = if self.plugin { 0.2 } else { 0.0 };
+        let ranges = (spec.points.direction_range.unwrap_or(0.01), spec.points.time_range.unwrap_or(usual));
+        let seed = spec.seed.unwrap_or(0);
+        let [mut u, mut z] = ["uniform", "normal"].map(|kind| Stream::labelled(seed, &format!("predictor {kind}")));
+        let predictor = Predictor::start(features, ranges, || u.uniform(), || z.normal());
+        let body = match self.plugin {
+            false => MethodParams::Amed(Amed { base: Alone {}, predictor }),
+            true => MethodParams::AmedPlugin(AmedPlugin { base: BaseOptions::of(spec, USUAL_BASE), predictor }),
+        };
+        Start::of(body, spec)
+    }
+
+    fn teaching(&self, spec: &TrainSpec, _: &Frame, learnable: &dyn Learnable) -> Result<Teaching> {
+        let remembers = learnable.base().is_some_and(|base| ["ipndm", "dpmpp"].contains(&base.name.as_str()));
+        let link = if remembers { Link::Detached } else { Link::Teacher };
+        let stride = positive("substeps", spec.substeps.unwrap_or(1).saturating_add(1))?;
+        let stepwise = Some(Stepwise { link, updates: Updates::Each });
+        Ok(Teaching { supervision: Supervision::Path { stride }, stepwise, near: None, halved: false })
     }
 }

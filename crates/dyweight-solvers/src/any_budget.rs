@@ -254,6 +254,10 @@ impl LearnedSolver for AnyBudget {
         Ok(())
     }
 
+    fn realised_times(&self, nominal: &[f64], guidance: Option<f64>) -> Result<Vec<f64>> {
+        self.weights_of(nominal.len() - 1, guidance)?.realised_times(nominal, guidance)
+    }
+
     fn build(&self, _: &[Coeff], frame: &Frame) -> Result<Built> {
         let weights = self.weights_of(frame.grid.steps(), None)?;
         (&weights as &dyn LearnedSolver).fixed(frame)

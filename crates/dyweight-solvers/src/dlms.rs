@@ -12,12 +12,17 @@
 //! the nominal times of the step; all heads start at 0, so that the start is the nominal grid with Adams–Bashforth weights on data
 //! predictions (which is not iPNDM beyond order 1); an analytical first step predicts x(1 − t/√(1+t²)) instead of 0, as everywhere in this
 //! program; flows move along t itself, where λ is infinite at both ends. Training is on the endpoint, through all steps.
+//!
+//! DLMS (Liang et al. 2025): the designer by Adam at 5·10⁻³ on the endpoint. The recipe is second-hand; see the solver for what is our own.
 
 use crate::learned::{Block, Built, Frame, LearnedSolver};
+use crate::method::{Method, MethodParams, Open, Start};
 use crate::small_net::{self, HEAD, Layer, Layers};
+use crate::spec::train::TrainSpec;
 use dyweight_core::coeff::Coeff;
-use dyweight_core::denoiser::Prediction;
+use dyweight_core::denoiser::{Prediction, no_feature};
 use dyweight_core::error::Result;
+use dyweight_core::noise::Stream;
 use dyweight_core::solver::{Run, Solver, Times, adams_bashforth};
 use dyweight_core::tape::{Query, Tape, Var};
 use serde::{Deserialize, Serialize};
@@ -167,5 +172,32 @@ impl Run for DesignedRun<'_> {
             Prediction::Velocity => Coeff::from(1.0),
         };
         tape.combine(&terms)
+    }
+}
+
+/// The method.
+pub struct DlmsMethod;
+
+impl Method for DlmsMethod {
+    fn options(&self) -> &'static [&'static str] {
+        &["afs"]
+    }
+
+    fn default_afs(&self, prediction: Prediction) -> bool {
+        prediction == Prediction::Denoised
+    }
+
+    fn default_rate(&self, _: usize) -> f64 {
+        5e-3
+    }
+
+    fn start(&self, spec: &TrainSpec, frame: &Frame, open: &Open) -> Result<Start> {
+        if let Some(body) = Start::given(spec, frame.grid.steps(), open)? {
+            return Start::of(body, spec);
+        }
+        let features = frame.feature.ok_or_else(|| no_feature(0, None))?;
+        let seed = spec.seed.unwrap_or(0);
+        let [mut u, mut z] = ["uniform", "normal"].map(|kind| Stream::labelled(seed, &format!("designer {kind}")));
+        Start::of(MethodParams::Dlms(Dlms::start(features, || u.uniform(), || z.normal())), spec)
     }
 }

@@ -114,6 +114,11 @@ pub trait LearnedSolver {
         None
     }
 
+    /// Where the states of a run on these times really are.
+    fn realised_times(&self, nominal: &[f64], _guidance: Option<f64>) -> Result<Vec<f64>> {
+        Ok(nominal.to_vec())
+    }
+
     /// The handcrafted solver it is built around.
     fn base(&self) -> Option<Base> {
         None

@@ -1,8 +1,8 @@
-//! Solvers by the words a user has for them, and the learned ones by their parameters: DyWeight's with all it may weigh, those of other papers, a
-//! file each, and the solver file that keeps any of them as text.
+//! Solvers by the words a user has for them, learned methods a file each, and the solver file that keeps any as text.
 //!
-//! A learned method is a [`LearnedSolver`](learned::LearnedSolver): options, parameters, and the solver they stand for, on the tape and in the
-//! loop that all solvers share. [`solver_file::MethodParams`] is their list. How each is trained stands in `dyweight-train`.
+//! A method's file has parameters and the solver they stand for ([`LearnedSolver`](learned::LearnedSolver)), on the tape
+//! and in the loop that all solvers share, and how its authors teach it ([`Method`](method::Method)).
+//! [`method::METHODS`] is their list. The trainer, which is the same for all, is `dyweight-train`.
 #![forbid(unsafe_code)]
 
 mod amed;
@@ -10,27 +10,33 @@ mod any_budget;
 mod base;
 mod dlms;
 mod dss;
+pub mod dyweight;
 mod epd;
 mod gits;
 mod ld3;
+pub mod learnable;
 pub mod learned;
+pub mod method;
 mod predictor;
+pub mod presets;
+mod rate;
+pub mod recipe;
 mod s4s;
 mod small_net;
 pub mod solver_file;
 pub mod span;
 pub mod spec;
-mod weights;
 
 pub use amed::{Alone, Amed, AmedPlugin, Outer};
 pub use any_budget::{AnyBudget, BudgetMember};
-pub use base::Base;
+pub use base::{Base, BaseOptions};
 pub use dlms::Dlms;
-pub use dss::{Deltas, Dss};
-pub use epd::{Epd, EpdPlugin, History, Reach};
-pub use gits::{Cost, Gits, shortest};
-pub use ld3::{Ld3, TimeMode};
+pub use dss::{Deltas, Dss, DssOptions};
+pub use dyweight::Weights;
+pub use epd::{Epd, EpdPlugin, History, PointOptions, Reach};
+pub use gits::{Cost, Gits, GitsOptions, shortest};
+pub use ld3::{Ld3, Ld3Options, TimeMode};
 pub use predictor::Predictor;
+pub use rate::{Rate, RateRule};
 pub use s4s::S4s;
 pub use small_net::Layers;
-pub use weights::Weights;

@@ -12,10 +12,20 @@
 //! There is no public code. Our own choices: row i weighs the last `order` predictions; the network's times are u_j = t_j·e^{ξ_j} (a shift of
 //! the log-SNR), for flows t_j + ξ_j kept inside [0, 1]; Alt's p₁ starts at the logarithms of the nominal spacings, so that it starts on the
 //! nominal grid.
+//!
+//! S4S and S4S-Alt (Frankel et al. 2025): coefficients by Adam at 10⁻³; with Alt in turns with the grid, for eight rounds. The recipe is second-hand.
+//!
+//! Our own choices: a round is half coefficients, half grid; the grid moves by RMSprop at 5·10⁻³, as LD3's.
 
 use crate::Base;
+use crate::base::BaseOptions;
 use crate::ld3::{TimeMode, grid_of};
+use crate::learnable::Learnable;
 use crate::learned::{Block, Built, Frame, LearnedSolver, require_finite, require_len, split};
+use crate::method::{Method, MethodParams, Open, Start};
+use crate::rate::RateRule;
+use crate::recipe::{Common, Optimiser, Phase, RelaxOptions, Relaxation};
+use crate::spec::train::{TrainSpec, finite_above};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
@@ -219,5 +229,79 @@ impl Run for FreeRun<'_> {
         let mut terms = vec![(keep, &x)];
         terms.extend(row.iter().map(|c| &outer * c).zip(&self.known[self.known.len() - row.len()..]));
         tape.combine(&terms)
+    }
+}
+
+/// S4S, or S4S-Alt.
+pub struct S4sMethod {
+    pub alt: bool,
+}
+
+const USUAL_BASE: &str = "dpmpp";
+/// Of Alt.
+const ROUNDS: usize = 8;
+
+impl Method for S4sMethod {
+    fn options(&self) -> &'static [&'static str] {
+        match self.alt {
+            false => &[
+                "afs",
+                "order",
+                "base",
+                "lower-order-final",
+                "supervision",
+                "substeps",
+                "relax",
+                "noise-step",
+                "noise-radius",
+            ],
+            true => {
+                &["afs", "order", "base", "lower-order-final", "mode", "lr2", "relax", "noise-step", "noise-radius"]
+            }
+        }
+    }
+
+    fn usual(&self, spec: TrainSpec) -> TrainSpec {
+        TrainSpec { rate: spec.rate.or(Some(RateRule::Constant)), ..spec }
+    }
+
+    fn default_rate(&self, _: usize) -> f64 {
+        1e-3
+    }
+
+    fn start(&self, spec: &TrainSpec, frame: &Frame, open: &Open) -> Result<Start> {
+        if let Some(body) = Start::given(spec, frame.grid.steps(), open)? {
+            return Start::of(body, spec);
+        }
+        let mode = match frame.prediction {
+            Prediction::Denoised => TimeMode::Lambda,
+            Prediction::Velocity => TimeMode::Time,
+        };
+        let solver = S4s::start(BaseOptions::of(spec, USUAL_BASE), spec.ld3.mode.unwrap_or(mode), self.alt, frame)?;
+        Start::of(if self.alt { MethodParams::S4sAlt(solver) } else { MethodParams::S4s(solver) }, spec)
+    }
+
+    fn relaxed(&self, spec: &TrainSpec, frame: &Frame, params: usize) -> Result<Option<Relaxation>> {
+        RelaxOptions::of(spec, false, frame.grid.steps(), params)
+    }
+
+    fn phases(&self, spec: &TrainSpec, common: &Common, _: &dyn Learnable) -> Result<Vec<Phase>> {
+        const COEFFS: [&str; 2] = ["coeffs", "xi"];
+        if !self.alt {
+            return Ok(vec![common.phase(&COEFFS)]);
+        }
+        let lr = finite_above("lr2", spec.ld3.lr2.unwrap_or(5e-3), 0.0)?;
+        let grid = Common { lr, optimiser: Optimiser::RmsProp, ..*common };
+        let mut phases = Vec::new();
+        let border = |k: usize| common.iterations * k / (2 * ROUNDS);
+        for k in 0..2 * ROUNDS {
+            let iterations = border(k + 1) - border(k);
+            if iterations > 0 {
+                let group =
+                    if k % 2 == 0 { common.group(&COEFFS, iterations) } else { grid.group(&["p1"], iterations) };
+                phases.push(Phase { iterations, groups: vec![group] });
+            }
+        }
+        Ok(phases)
     }
 }

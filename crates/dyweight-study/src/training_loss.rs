@@ -23,7 +23,7 @@ pub fn training_loss(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> 
             hint: format!("add --loss frechet, or leave --{option} out"),
         });
     }
-    train.loss(|name| {
+    dyweight_train::plan::loss(train, |name| {
         if name == "clip" {
             return DecodedFeatures::of(model, |shape| clip(train, shape));
         }

@@ -10,10 +10,11 @@
 //! which valley it ends.
 
 use crate::gauss_newton::{GaussNewton, LADDER, Options};
+use crate::halving::halve_one;
 use crate::recipe::Recipe;
-use crate::spec::{TeacherGrid, TrainSpec};
 use crate::trainer::{Dataset, TrainConfig, Trainer};
 use crate::training::Training;
+use crate::{TeacherGrid, TrainSpec};
 use dyweight_core::error::Result;
 use dyweight_files::{atomic, read_file};
 use dyweight_solvers::spec::handcrafted::grids;
@@ -142,23 +143,17 @@ impl Trainer {
 
     fn search(&self, dataset: &Dataset, watch: &mut dyn FnMut(usize)) -> Result<StartSearch> {
         let (fitted, judged) = self.searched_pairs();
-        let mut candidates = self.candidates(dataset)?;
+        let candidates = self.candidates(dataset)?;
         let all = candidates.len() + ROUNDS.iter().map(|most| candidates.len().min(*most)).sum::<usize>();
-        for candidate in &mut candidates {
+        let candidates = halve_one(candidates, &[&ROUNDS[..], &[all]].concat(), |round, candidate| {
             watch(all);
-            candidate.try_untrained(fitted, judged)?;
-        }
-        let mut dropped = Vec::new();
-        for most in ROUNDS {
-            candidates.sort_by(Candidate::by_loss);
-            dropped.splice(0..0, candidates.drain(most.min(candidates.len())..).map(|candidate| candidate.start));
-            for candidate in &mut candidates {
-                watch(all);
-                candidate.train(fitted, judged)?;
+            match round {
+                0 => candidate.try_untrained(fitted, judged)?,
+                _ => candidate.train(fitted, judged)?,
             }
-        }
-        candidates.sort_by(|a, b| a.final_loss().total_cmp(&b.final_loss()));
-        let tried = candidates.into_iter().map(|candidate| candidate.start).chain(dropped).collect();
+            Ok(candidate.score(round == ROUNDS.len()))
+        })?;
+        let tried = candidates.into_iter().map(|candidate| candidate.start).collect();
         let search = StartSearch { identity: self.identity().into(), tried };
         if let Some(files) = self.config().files.as_ref().filter(|_| self.config().comm.is_root()) {
             let text = serde_json::to_string_pretty(&search).unwrap_or_default();
@@ -250,19 +245,14 @@ impl TriedStart {
 }
 
 impl Candidate {
-    /// What it is worth so far.
-    fn loss(&self) -> f64 {
-        self.start.trained.or(self.start.untrained).unwrap_or(f64::INFINITY)
-    }
-
-    /// The usual start before all others, then those that are closest.
-    fn by_loss(&self, other: &Self) -> std::cmp::Ordering {
-        other.start.usual.cmp(&self.start.usual).then(self.loss().total_cmp(&other.loss()))
-    }
-
-    /// What it is worth against the others in the end.
-    fn final_loss(&self) -> f64 {
-        if self.start.usual { CLEARLY * self.loss() } else { self.loss() }
+    /// What it is worth against the others: the usual start is never dropped, and in the end gives way only to one clearly closer.
+    fn score(&self, is_last: bool) -> f64 {
+        let loss = self.start.trained.or(self.start.untrained).unwrap_or(f64::INFINITY);
+        match (self.start.usual, is_last) {
+            (false, _) => loss,
+            (true, true) => CLEARLY * loss,
+            (true, false) => f64::NEG_INFINITY,
+        }
     }
 
     fn try_untrained(&mut self, fitted: usize, judged: usize) -> Result<()> {

@@ -1,12 +1,12 @@
 //! How far any solver ends from the teacher, on the pairs that training is judged on.
 
-use crate::learnable::coeffs;
 use crate::targets::Targets;
 use crate::trainer::{Dataset, TrainOutcome, Trainer};
 use dyweight_core::error::Result;
 use dyweight_core::sample::{Plan, sample};
 use dyweight_core::tensor::squared_distance;
 use dyweight_sample::{in_parts, unit};
+use dyweight_solvers::learnable::coeffs;
 use std::ops::Range;
 
 impl Trainer {

@@ -3,6 +3,7 @@
 //! The list is every comparison's: [`settings`]. All are tried on a few training pairs, the best of them on more;
 //! the winner is then judged on the validation pairs, on which nothing of it was chosen.
 
+use crate::halving::halve_one;
 use crate::targets::Targets;
 use crate::trainer::{Dataset, Trainer};
 use dyweight_core::error::{Error, Result};
@@ -46,18 +47,17 @@ impl Trainer {
         nfe: usize,
         watch: &mut dyn FnMut(usize),
     ) -> Result<Option<Rival>> {
-        let mut ready = self.handcrafted(nfe)?;
+        let ready = self.handcrafted(nfe)?;
         let (tried, pairs) = (ready.len(), self.plan.recipe.pairs_needed().max(1));
-        let all = tried + tried.min(KEPT);
-        for (keep, pairs) in [(KEPT, pairs.min(FIRST)), (1, pairs.min(SECOND))] {
-            for one in &mut ready {
-                watch(all);
-                one.loss = self.mean_loss(&dataset.training, 0..pairs, &one.sampler.plan())?;
-            }
-            ready.sort_by(|a, b| a.loss.total_cmp(&b.loss));
-            ready.truncate(keep);
-        }
-        let Some(best) = ready.into_iter().next().filter(|best| best.loss.is_finite()) else { return Ok(None) };
+        let ready = halve_one(ready, &[KEPT, 1], |round, one| {
+            watch(tried + tried.min(KEPT));
+            let pairs = pairs.min([FIRST, SECOND][round]);
+            one.loss = self.mean_loss(&dataset.training, 0..pairs, &one.sampler.plan())?;
+            Ok(one.loss)
+        })?;
+        let Some(best) = ready.into_iter().next().filter(|best| best.loss.is_finite()) else {
+            return Ok(None);
+        };
         let loss = self.mean_loss(&dataset.validation, 0..self.plan.recipe.validation_pairs, &best.sampler.plan())?;
         Ok(Some(Rival { name: best.setting.title(), distance: loss.sqrt(), tried }))
     }

@@ -3,7 +3,7 @@
 //! A state, a record of a search and a finished solver are gone on with under this name alone; what the teacher has made is kept under a part of it
 //! (`Targets::key`).
 
-use crate::spec::TrainPlan;
+use crate::TrainPlan;
 use crate::trainer::TrainConfig;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;

@@ -9,38 +9,10 @@
 //! them an estimate of it. No teacher is asked.
 
 use crate::objective::Loss;
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::Result;
 use dyweight_core::features::{FeatureMap, Variety};
 use dyweight_core::tensor::{Tensor, dot};
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// Options of the loss `frechet`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
-#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
-pub struct JointOptions {
-    /// Statistics of real images for the loss frechet: fashion or an .npz file [fashion].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME|FILE", help_heading = "Optimisation"))]
-    pub reference: Option<String>,
-    /// Samples that make the moments of the loss frechet, others in every iteration; --batch of them take derivatives [1000].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Optimisation"))]
-    pub moments: Option<usize>,
-}
-
-impl JointOptions {
-    /// Samples that make the moments.
-    pub(crate) fn samples(&self) -> Result<usize> {
-        match self.moments.unwrap_or(1000) {
-            n if (2..=1_000_000).contains(&n) => Ok(n),
-            n => {
-                let expected = "must lie between 2 and 1000000".into();
-                Err(Error::BadValue { name: "moments", value: n.to_string(), expected })
-            }
-        }
-    }
-}
 
 /// A distance of a set of samples, by the mean and covariance of their features.
 pub trait Joint: Send + Sync {

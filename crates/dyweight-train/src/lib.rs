@@ -1,7 +1,7 @@
 //! Learning a solver for a frozen model (DyWeight, CVPR 2026, Algorithm 1).
 //!
 //! ```text
-//! Φ ← iPNDM's weights, scales of 1                     a recipe's start               methods/
+//! Φ ← iPNDM's weights, scales of 1                     a recipe's start               solvers/dyweight
 //! repeat:
 //!     z ← noise of the next pairs                      numbered, the same in any run  pairs
 //!     y ← teacher(z)                                   35 calls, no gradient          targets
@@ -27,22 +27,21 @@ mod best_start;
 mod distance;
 pub mod gauss_newton;
 mod guard;
+mod halving;
 pub mod handcrafted;
 mod identity;
 mod joint;
-mod learnable;
 mod left_out;
-pub mod methods;
 mod newton;
 mod objective;
 mod optimiser;
-mod rate;
+pub mod plan;
 mod recipe;
 mod relax;
 mod run;
+mod search;
 mod session;
 mod snapshot;
-mod spec;
 mod stepwise;
 mod student;
 mod targets;
@@ -53,28 +52,28 @@ mod variety;
 mod work;
 
 pub use best_start::{StartSearch, TriedStart};
+pub use dyweight_solvers::dyweight::{DyWeightOptions, LearnedWeights, ScaleMode};
+pub use dyweight_solvers::learnable::{ByParams, Learnable, Shown};
 pub use dyweight_solvers::learned::{Block, Built, Frame};
+pub use dyweight_solvers::recipe::{CountParallel, Group, Link, Optimiser, Phase, Relaxation, Stepwise, Supervision};
+pub use dyweight_solvers::span::{On, OperatorSpec, SpanSpec};
+pub use dyweight_solvers::spec::train::{ClassName, TeacherGrid, TrainRecipe, TrainSpec};
+pub use dyweight_solvers::{Rate, RateRule, method};
 pub use guard::{Guard, Judgement};
+pub use halving::halve;
 pub use joint::{Joint, Linearised};
-pub use learnable::{ByParams, Learnable, Shown};
 pub use left_out::LeftOut;
-pub use methods::dyweight::DyWeightOptions;
-pub use methods::learned_weights::{LearnedWeights, ScaleMode};
-pub use methods::points::CountParallel;
-pub use methods::span::{On, OperatorSpec, SpanSpec};
 pub use newton::Curvature;
 pub use objective::Loss;
-pub use optimiser::{Moments, Optimiser};
-pub use rate::{Rate, RateRule};
-pub use recipe::{Group, Phase, Recipe};
-pub use relax::{Moved, Relaxation};
+pub use optimiser::Moments;
+pub use plan::{Defaults, MOST_PARAMETERS, TrainPlan};
+pub use recipe::Recipe;
+pub use relax::Moved;
 pub use run::{Outputs, TrainRun, TrainWatch, run_each};
 pub use session::{Files, History, Session, Watcher, beside, remove_state};
 pub use snapshot::Snapshot;
-pub use spec::{ClassName, Defaults, MOST_PARAMETERS, TeacherGrid, TrainPlan, TrainRecipe, TrainSpec};
-pub use stepwise::{Link, Stepwise};
 pub use student::{Gradient, Student};
-pub use targets::{Supervision, Targets, Teacher, parse_states};
+pub use targets::{Targets, Teacher, parse_states};
 pub use trace::Trace;
 pub use trainer::{Dataset, TrainConfig, TrainOutcome, Trainer, train};
 pub use training::{Event, Iteration, Training, TrainingParts, Validation};

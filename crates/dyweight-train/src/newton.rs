@@ -174,7 +174,7 @@ mod tests {
         let model = Mixture::spiral().shaped([1, 1, 2]).unwrap();
         let mut spec = TrainSpec { memory: Some(Memory::Keep), ..TrainSpec::default() };
         spec.dyweight.span = Some("state,bands:1,operator:3".parse().unwrap());
-        let plan = spec.plan(&model, &ScheduleSpec::default(), Budget::Nfe(3), Loss::L2).unwrap();
+        let plan = crate::plan::plan(&spec, &model, &ScheduleSpec::default(), Budget::Nfe(3), Loss::L2).unwrap();
         let (mut z, mut params) = (Stream::new(9), plan.start.clone());
         params.iter_mut().for_each(|v| *v += 0.01 * z.normal());
         let noise = Tensor::new([2, 1, 1, 2], z.normals(4)).unwrap();

@@ -9,37 +9,7 @@
 //!
 //! Kingma and Ba 2015, Loshchilov and Hutter 2019 (AdamW: λ > 0), Tieleman and Hinton 2012, Chen et al. 2023. ε = 10⁻⁸.
 
-use serde::{Deserialize, Serialize};
-
-/// Which rule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Optimiser {
-    /// Adam without weight decay.
-    #[default]
-    Adam,
-    /// Adam with decoupled weight decay.
-    AdamW,
-    /// RMSprop with momentum.
-    RmsProp,
-    /// Plain descent.
-    Sgd,
-    /// Sign descent with momentum and decoupled weight decay.
-    Lion,
-    /// Second-order descent: its step comes of more than a gradient (`curvature.rs`).
-    Newton,
-    /// Gauss–Newton on whole solves, which takes no gradient (`gauss_newton/`).
-    #[serde(rename = "gauss-newton")]
-    GaussNewton,
-}
-
-#[cfg(feature = "clap")]
-impl Optimiser {
-    /// Reads a rule from a command line.
-    pub fn parser() -> impl clap::builder::TypedValueParser<Value = Self> {
-        crate::spec::one_of::<Self>(&["adam", "adamw", "rmsprop", "sgd", "lion", "newton", "gauss-newton"])
-    }
-}
+use crate::Optimiser;
 
 const EPSILON: f64 = 1e-8;
 

@@ -1,10 +1,6 @@
 //! The numbers of a run: how much of what, in which order.
 
-use crate::gauss_newton;
-use crate::learnable::Learnable;
-use crate::optimiser::Optimiser;
-use crate::rate::Rate;
-use crate::relax::Relaxation;
+use crate::{Optimiser, Phase, Relaxation, gauss_newton};
 use std::ops::Range;
 
 /// The numbers of a run.
@@ -32,30 +28,6 @@ pub struct Recipe {
     pub moments: Option<usize>,
     /// Gauss–Newton without gradients, where it is the rule.
     pub gauss_newton: Option<gauss_newton::Options>,
-}
-
-/// A stretch of iterations.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Phase {
-    /// How many.
-    pub iterations: usize,
-    /// What is moved in them, and how.
-    pub groups: Vec<Group>,
-}
-
-/// Blocks that are moved together.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    /// Their names.
-    pub blocks: Vec<&'static str>,
-    /// The rule.
-    pub optimiser: Optimiser,
-    /// The rate over the phase.
-    pub rate: Rate,
-    /// Decoupled weight decay, for the rules that have it.
-    pub decay: f64,
-    /// Largest norm of the group's gradient.
-    pub clip: f64,
 }
 
 impl Recipe {
@@ -108,21 +80,6 @@ impl Recipe {
         }
         let last = &self.phases[self.phases.len() - 1];
         (last, last.iterations)
-    }
-}
-
-impl Group {
-    /// Where the group's parameters stand in the list.
-    pub(crate) fn places(&self, learnable: &dyn Learnable) -> Vec<usize> {
-        let mut first = 0;
-        let mut places = Vec::new();
-        for block in learnable.blocks() {
-            if self.blocks.contains(&block.name) {
-                places.extend(first..first + block.len());
-            }
-            first += block.len();
-        }
-        places
     }
 }
 

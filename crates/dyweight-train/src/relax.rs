@@ -12,19 +12,7 @@
 //! shuffles pairs.
 
 use crate::student::Gradient;
-use dyweight_core::noise::Stream;
 use dyweight_core::tensor::Tensor;
-
-/// How far noise moves.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Relaxation {
-    /// Training pairs, visited again and again.
-    pub pairs: usize,
-    /// η at the start.
-    pub step: f64,
-    /// ρ.
-    pub radius: f64,
-}
 
 /// The noise as it is now.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,30 +40,6 @@ impl Moved {
             self.validation.data_mut().copy_from_slice(validation);
             self.step = *step;
         }
-    }
-}
-
-impl Relaxation {
-    /// Visits of a round.
-    pub fn visits(&self, batch: usize) -> usize {
-        self.pairs.div_ceil(batch)
-    }
-
-    /// Which batch an iteration visits.
-    pub fn batch(&self, iteration: usize, batch: usize, seed: u64) -> std::ops::Range<usize> {
-        let visits = self.visits(batch);
-        let mut order: Vec<usize> = (0..visits).collect();
-        let mut stream = Stream::labelled(seed, &format!("round {}", iteration / visits));
-        for i in (1..visits).rev() {
-            order.swap(i, (stream.uniform() * (i + 1) as f64) as usize);
-        }
-        let first = order[iteration % visits] * batch;
-        first..(first + batch).min(self.pairs)
-    }
-
-    /// True after the last visit of a round.
-    pub fn ends_round(&self, iteration: usize, batch: usize) -> bool {
-        (iteration + 1).is_multiple_of(self.visits(batch))
     }
 }
 

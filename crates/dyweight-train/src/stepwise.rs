@@ -10,36 +10,17 @@
 //! What a solver carries from step to step (its history) goes on as constants in all three. A gradient's NaN is 0, its infinities ±10⁵. The last step has
 //! the loss proper, in the same scale.
 
-use crate::learnable::{Learnable, coeffs};
-use crate::methods::points::Updates;
 use crate::objective::Loss;
 use crate::student::{Gradient, Student};
+use crate::{Link, Stepwise};
 use dyweight_core::denoiser::Differentiable;
 use dyweight_core::error::Result;
 use dyweight_core::sample::{self, Plan};
 use dyweight_core::solver::Carried;
 use dyweight_core::tape::{Cotangent, Memory, Tape, Var};
 use dyweight_core::tensor::Tensor;
-
-/// How one step goes on from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
-    /// With all it came from.
-    Attached,
-    /// As a constant.
-    Detached,
-    /// From the teacher's state.
-    Teacher,
-}
-
-/// How a student is trained step by step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stepwise {
-    /// How one step goes on from another.
-    pub link: Link,
-    /// When the parameters move.
-    pub updates: Updates,
-}
+use dyweight_solvers::learnable::{Learnable, coeffs};
+use dyweight_solvers::recipe::Updates;
 
 /// A part of the batch on its way.
 pub(crate) struct Walk<'m> {

@@ -1,8 +1,7 @@
 //! The student on a batch: its endpoint, its loss, and the gradient of the loss in every parameter.
 
 use super::objective::Loss;
-use super::stepwise::Stepwise;
-use crate::learnable::{Learnable, coeffs};
+use crate::Stepwise;
 use dyweight_core::denoiser::Differentiable;
 use dyweight_core::error::Result;
 use dyweight_core::features::FeatureMap;
@@ -10,6 +9,7 @@ use dyweight_core::sample::{Plan, integrate};
 use dyweight_core::tape::{Cotangent, Memory, Tape, Var};
 use dyweight_core::tensor::Tensor;
 use dyweight_sample::comm::{Reader, Wire};
+use dyweight_solvers::learnable::{Learnable, coeffs};
 use dyweight_solvers::learned::Frame;
 
 /// Everything about the student but its parameters.

@@ -4,6 +4,7 @@
 //! and runs. Pairs are computed in chunks; a chunk is one file, written all or nothing, under a directory named after the
 //! hash of everything the targets depend on. Of several processes each computes a share, and rank 0 alone writes.
 
+use crate::Supervision;
 use dyweight_core::denoiser::{Differentiable, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
@@ -19,32 +20,6 @@ use std::sync::{Arc, Mutex};
 pub(crate) const CHUNK: usize = 16;
 /// Numbers kept in memory; beyond it the oldest chunks are computed or read again.
 const MOST_NUMBERS: usize = 64 << 20;
-
-/// Which states of the teacher the student is compared with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Supervision {
-    /// The end alone.
-    #[default]
-    Endpoint,
-    /// The end, and the state after every `stride` steps of the teacher, which runs on a refinement of the student's grid.
-    Path {
-        /// Teacher steps per student step.
-        stride: usize,
-    },
-    /// All states, of which the student is compared with the nearest.
-    Near,
-}
-
-impl Supervision {
-    /// Teacher steps between two states that are kept; none if the end alone is.
-    fn stride(self) -> Option<usize> {
-        match self {
-            Supervision::Endpoint => None,
-            Supervision::Path { stride } => Some(stride.max(1)),
-            Supervision::Near => Some(1),
-        }
-    }
-}
 
 /// A solver with many steps.
 pub struct Teacher {

@@ -1,6 +1,6 @@
 //! All parameters, losses and gradients of a run, for comparison with other implementations.
 
-use crate::learnable::Shown;
+use crate::Shown;
 use crate::training::{Iteration, Training};
 use dyweight_core::error::{Error, Result};
 use dyweight_files::{StoredTensor, TensorFile};

@@ -1,15 +1,13 @@
 //! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is put together.
 
-use crate::Loss;
 use crate::identity;
-use crate::methods::dyweight::STARTS;
-use crate::methods::gits::Ground;
-use crate::methods::learned_weights::{LearnedWeights, ScaleMode};
+use crate::plan::{self, TRAINING, TrainPlan};
+use crate::search::OnPairs;
 use crate::session::{Files, History, Session, Watcher};
 use crate::snapshot::Snapshot;
-use crate::spec::{TRAINING, TrainPlan, TrainSpec};
-use crate::targets::{Supervision, Targets, Teacher};
+use crate::targets::{Targets, Teacher};
 use crate::training::{Training, TrainingParts};
+use crate::{ByParams, Loss, Supervision, TrainSpec};
 use dyweight_core::denoiser::{Model, SharedModel};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::Variety;
@@ -18,6 +16,9 @@ use dyweight_core::tensor::Tensor;
 use dyweight_sample::Stop;
 use dyweight_sample::comm::{Comm, Solo};
 use dyweight_sample::{Learned, Noise, Prompts, misfits, require_prediction};
+use dyweight_solvers::Weights;
+use dyweight_solvers::learned::LearnedSolver;
+use dyweight_solvers::method::MethodParams;
 use dyweight_solvers::solver_file::{Asked, ModelIdentity, SolverFile};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use serde_json::{Value, json};
@@ -104,7 +105,7 @@ pub fn train(model: Arc<dyn Model>, budget: Budget, spec: &TrainSpec) -> Result<
 impl TrainConfig {
     /// Training alone and without files, by a loss that needs no feature network.
     pub fn of(model: &impl SharedModel, budget: Budget, spec: &TrainSpec) -> Result<Self> {
-        let loss = spec.loss(|name| {
+        let loss = plan::loss(&spec, |name| {
             let hint = "use TrainConfig::new, and build the loss with a feature network".into();
             Err(Error::Conflict { problem: format!("the loss '{name}' needs a feature network"), hint })
         })?;
@@ -142,14 +143,14 @@ impl TrainConfig {
 
     /// Decides everything, each thing once; what cannot be is refused here, before any work.
     pub fn prepare(mut self) -> Result<Trainer> {
-        let inputs = self.spec.inputs(&*self.model, self.prompts.as_ref())?;
+        let inputs = plan::inputs(&self.spec, &*self.model, self.prompts.as_ref())?;
         self.prompts = inputs.show.prompts().cloned();
-        let plan = self.spec.plan_with(&*self.model, inputs, &self.schedule, self.budget, self.loss.clone())?;
-        let teacher = Arc::new(self.spec.teacher(&*self.model, &plan)?);
+        let plan = plan::plan_with(&self.spec, inputs, &*self.model, &self.schedule, (self.budget, self.loss.clone()))?;
+        let teacher = Arc::new(plan::teacher(&self.spec, &*self.model, &plan)?);
         // A method that is searched for reads given noise itself.
-        let by_gradients = crate::methods::find(self.spec.method_name()).is_ok_and(|m| m.learns_by_gradients());
+        let by_gradients = self.spec.taught().is_ok_and(|m| m.learns_by_gradients());
         let noise = match by_gradients {
-            true => self.spec.given_noise(self.model.shape(), &plan.recipe)?,
+            true => plan::given_noise(&self.spec, self.model.shape(), &plan.recipe)?,
             false => None,
         };
         let warnings = self.misfits_of_the_start(&plan)?;
@@ -159,7 +160,8 @@ impl TrainConfig {
 
     /// In what this run is not the one that `--init` was learned for; a start of another prediction is refused.
     fn misfits_of_the_start(&self, plan: &TrainPlan) -> Result<Vec<String>> {
-        let Some(source) = self.spec.init.as_deref().filter(|name| !STARTS.contains(name)) else {
+        let named = self.spec.taught()?.named_starts();
+        let Some(source) = self.spec.init.as_deref().filter(|name| !named.contains(name)) else {
             return Ok(Vec::new());
         };
         let frame = &plan.student.frame;
@@ -276,16 +278,7 @@ impl Trainer {
 
     /// The run before its first iteration, or before its files are opened.
     pub fn begin(&self, dataset: &Dataset) -> Result<Training> {
-        let ground = Ground {
-            model: &*self.config.model,
-            pairs: &self.plan.inputs,
-            comm: &*self.config.comm,
-            frame: &self.plan.student.frame,
-            batch: self.plan.recipe.micro_batch,
-            calls: self.plan.calls(),
-            stop: self.config.stop.as_ref(),
-        };
-        let found = self.plan.learnable.search(&ground)?;
+        let found = self.plan.learnable.search(&OnPairs(self))?;
         Training::new(TrainingParts {
             model: self.config.model.clone(),
             student: self.plan.student.clone(),
@@ -316,8 +309,9 @@ impl Trainer {
             return Ok(None);
         }
         let rows = Initial::Ab.rows(frame.grid.steps(), plan.window.min(4));
-        let (ipndm, params) = LearnedWeights::new(&rows, &Vec::new(), ScaleMode::None, false);
-        run.validation_loss_on(&frame, &ipndm, &params).map(Some)
+        let ipndm = Weights { time_shift: false, ..Weights::new(rows, Vec::new()) };
+        let params = ipndm.params();
+        run.validation_loss_on(&frame, &ByParams(MethodParams::DyWeight(ipndm)), &params).map(Some)
     }
 
     /// The file of the solver that `params` stand for, with how they were found.

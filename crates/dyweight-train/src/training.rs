@@ -1,26 +1,35 @@
-//! The training loop, as a state that is advanced one iteration at a time.
+//! The training loop (DyWeight, CVPR 2026, Algorithm 1), as a state that is advanced one iteration at a time.
+//!
+//! ```text
+//! at iteration i:  z ← noise of the next pairs              Recipe::pairs_of
+//!                  ℓ ← distance of solver(Φ, z), teacher(z)  Training::gradients, samples put together in order
+//!                  g ← ∂ℓ/∂Φ                                 Student::gradient, one reverse sweep
+//!                  Φ ← Φ − η·g, as the optimiser has it      Training::update, group by group
+//! every so often:  v ← ℓ of the validation pairs             Guard: the best Φ is kept, a lost one put back
+//! ```
+//!
+//! The first four lines are the paper's; the fifth is ours, and `--plain` leaves it out. By solver steps (`by_steps`) and
+//! without gradients (`ends`) an iteration has the same three parts.
 
+mod by_steps;
 mod ends;
+mod gradients;
+mod noise;
 
 use super::gauss_newton::GaussNewton;
 use super::guard::{Guard, Judgement};
-use super::joint::{Joint, Linearised};
-use super::learnable::Learnable;
 use super::newton::Curvature;
-use super::objective::Loss;
-use super::optimiser::{Moments, Optimiser, clip};
+use super::optimiser::{Moments, clip};
 use super::recipe::Recipe;
-use super::relax::{self, Moved, Relaxation};
-use super::stepwise::{Stepwise, Stride, Walk, tame};
-use super::student::{Gradient, Signs, Student};
+use super::relax::Moved;
+use super::student::{Gradient, Student};
 use super::targets::Targets;
-use dyweight_core::denoiser::{Differentiable, Model};
+use crate::Learnable;
+use crate::{Optimiser, Relaxation};
+use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
-use dyweight_core::features::FeatureMap;
-use dyweight_core::tensor::{Tensor, dot};
-use dyweight_sample::comm::{Comm, Wire};
-use dyweight_sample::{cut, each, in_parts, unit};
-use dyweight_solvers::learned::Frame;
+use dyweight_core::tensor::dot;
+use dyweight_sample::comm::Comm;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -171,86 +180,25 @@ impl Training {
         self.guard.as_ref().map_or(&self.params, |guard| &guard.best)
     }
 
-    /// Mean validation loss of any solver on the student's frame.
-    pub fn validation_loss(&self, learnable: &dyn Learnable, params: &[f64]) -> Result<f64> {
-        self.validation_loss_on(&self.student.frame, learnable, params)
-    }
-
-    /// Mean validation loss of any solver on any frame.
-    pub fn validation_loss_on(&self, frame: &Frame, learnable: &dyn Learnable, params: &[f64]) -> Result<f64> {
-        let student = Student { frame: frame.clone(), ..self.student.clone() };
-        let all = 0..self.recipe.validation_pairs;
-        if let Some(joint) = student.loss.joint() {
-            return Ok(self.around(joint, &student, (learnable, params), &self.validation, all)?.value);
-        }
-        let losses =
-            self.losses(&self.validation, all, self.moved.as_ref().map(|m| &m.validation), |model, noise, y, _| {
-                student.losses(model, (learnable, params), noise, y)
-            })?;
-        Ok(losses.iter().sum::<f64>() / losses.len() as f64)
-    }
-
-    /// Something of every sample of some pairs, whose noise is `noise` or their own.
-    fn losses<T: Send + Clone + Wire>(
-        &self,
-        targets: &Targets,
-        pairs: Range<usize>,
-        noise: Option<&Tensor>,
-        of: impl Fn(&dyn Differentiable, &Tensor, &[Tensor], Range<usize>) -> Result<Vec<T>> + Sync,
-    ) -> Result<Vec<T>> {
-        let (first, taught) = (pairs.start, self.student.loss.joint().is_none());
-        let part = |range: Range<usize>| {
-            let noise = match noise {
-                Some(noise) => noise.slice(range.start - first..range.end - first),
-                None => targets.pairs().latents(range.clone())?,
-            };
-            let model = targets.denoiser(&*self.model, range.clone())?;
-            of(&model, &noise, &if taught { targets.of(range.clone())? } else { Vec::new() }, range)
-        };
-        // Targets first: they are computed in chunks of their own and must not be raced for.
-        if taught {
-            targets.prepare(pairs.clone())?;
-        }
-        let share = |mine| Ok(in_parts(&*self.model, mine, self.recipe.micro_batch, part)?.concat());
-        Ok(self.comm().scatter_gather(pairs, unit(&*self.model, self.recipe.micro_batch), share)?.concat())
-    }
-
     /// One iteration. Of one that is cancelled before it has moved a number nothing remains.
     pub fn advance(&mut self) -> Result<Iteration> {
-        let index = self.iteration;
-        if let Some(state) = self.gauss_newton.clone() {
-            return self.advance_gauss_newton(state);
+        match (self.gauss_newton.clone(), self.student.stepwise) {
+            (Some(state), _) => self.advance_gauss_newton(state),
+            (None, Some(stepwise)) => self.advance_by_steps(self.iteration, stepwise),
+            (None, None) => self.advance_by_gradients(self.iteration),
         }
-        if let Some(stepwise) = self.student.stepwise {
-            return self.advance_by_steps(index, stepwise);
-        }
+    }
+
+    /// The iteration of Algorithm 1.
+    fn advance_by_gradients(&mut self, index: usize) -> Result<Iteration> {
         let pairs = self.recipe.pairs_of(index);
-        let noise = self.moved.as_ref().map(|m| m.training.slice(pairs.clone()));
-        let batch = self.gradients(&self.student, &self.training, pairs.clone(), noise.as_ref());
-        if let Err(Error::Cancelled) = batch {
-            return Err(Error::Cancelled);
-        }
-        self.iteration += 1;
-        let batch = match batch {
-            Ok(batch) if batch.loss().is_finite() && !self.has_jumped(batch.loss()) => batch,
-            // A level outside what a network takes is a sign of runaway times.
-            Ok(_) | Err(Error::Diverged { .. } | Error::BadValue { .. }) if self.guard.is_some() => {
-                return Ok(self.lost(index));
-            }
-            other => other?,
-        };
-        let (loss, gradient) = (batch.loss(), batch.gradient());
-        if self.guard.is_some() && gradient.iter().any(|g| !g.is_finite()) {
-            return Ok(self.lost(index));
-        }
-        // A plain run has nowhere to go back to.
-        finite("the loss", index, &[loss])?;
-        finite("the gradient", index, &gradient)?;
-        let rate = self.rate(index);
+        let Some(batch) = self.sound_gradients(index, pairs.clone())? else { return Ok(self.lost(index)) };
+        let (loss, gradient, rate) = (batch.loss(), batch.gradient(), self.rate(index));
         if let Some(curvature) = &mut self.curvature {
             curvature.add(&batch.probes);
         }
         let norm = self.update(index, &gradient, loss);
+        self.iteration += 1;
         let validation = self.validate_if_due()?;
         if let Some(relaxation) = self.recipe.relax {
             self.move_noise(index, &relaxation, (pairs, &batch))?;
@@ -258,68 +206,25 @@ impl Training {
         Ok(Iteration { index, loss, rate, gradient, norm, validation, steps: Vec::new() })
     }
 
+    /// Losses and gradients of an iteration; none where they have diverged and there is somewhere to go back to.
+    fn sound_gradients(&self, index: usize, pairs: Range<usize>) -> Result<Option<Gradient>> {
+        let noise = self.moved.as_ref().map(|m| m.training.slice(pairs.clone()));
+        let batch = match self.gradients(&self.student, &self.training, pairs, noise.as_ref()) {
+            // A level outside what a network takes is a sign of runaway times.
+            Err(Error::Diverged { .. } | Error::BadValue { .. }) if self.guard.is_some() => return Ok(None),
+            other => other?,
+        };
+        let (loss, gradient) = (batch.loss(), batch.gradient());
+        let is_sound = finite("the loss", index, &[loss]).and(finite("the gradient", index, &gradient));
+        match self.guard {
+            Some(_) => Ok(Some(batch).filter(|_| is_sound.is_ok() && !self.has_jumped(loss))),
+            None => is_sound.map(|()| Some(batch)),
+        }
+    }
+
     /// True if second-order descent, whose steps are long, has left the place in which its matrix says anything.
     fn has_jumped(&self, loss: f64) -> bool {
         self.curvature.is_some() && self.guard.as_ref().is_some_and(|guard| guard.is_far(loss))
-    }
-
-    /// One iteration, with an update for every solver step.
-    fn advance_by_steps(&mut self, index: usize, stepwise: Stepwise) -> Result<Iteration> {
-        let before = (self.params.clone(), self.moments.clone());
-        let walked = self.walk(index, stepwise);
-        if let Err(Error::Cancelled) = walked {
-            (self.params, self.moments) = before;
-            return Err(Error::Cancelled);
-        }
-        self.iteration += 1;
-        match walked {
-            Ok(walked) => {
-                let validation = self.validate_if_due()?;
-                Ok(Iteration { validation, ..walked })
-            }
-            Err(Error::Diverged { .. } | Error::BadValue { .. } | Error::TrainingLost { .. })
-                if self.guard.is_some() =>
-            {
-                (self.params, self.moments) = before;
-                Ok(self.lost(index))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn walk(&mut self, index: usize, stepwise: Stepwise) -> Result<Iteration> {
-        let pairs = self.recipe.pairs_of(index);
-        self.training.prepare(pairs.clone())?;
-        let (model, training, comm) = (self.model.clone(), self.training.clone(), self.comm().clone());
-        let (student, learnable) = (self.student.clone(), self.learnable.clone());
-        let parts = cut(&*model, comm.share(&pairs, 1), self.recipe.micro_batch);
-        let bound = parts.iter().map(|p| training.denoiser(&*model, p.clone())).collect::<Result<Vec<_>>>()?;
-        let mut walks = Vec::new();
-        for (denoiser, part) in bound.iter().zip(&parts) {
-            let noise = training.pairs().latents(part.clone())?;
-            walks.push(Walk::begin(denoiser, student.frame.afs, noise, training.of(part.clone())?));
-        }
-        let (mut steps, mut norm, mut gradient) = (Vec::new(), 0.0, Vec::new());
-        let rate = self.rate(index);
-        for step in 0..student.frame.grid.steps() {
-            let stride = Stride { student: &student, learnable: &*learnable, params: &self.params, stepwise, step };
-            let mut batch = Gradient::default();
-            let gathered = comm.all_gather(|| {
-                let mut own = Gradient::default();
-                each(&*model, &mut walks, |walk| walk.step(&stride))?.into_iter().for_each(|g| own.append(g));
-                Ok(own)
-            })?;
-            gathered.into_iter().for_each(|g| batch.append(g));
-            finite("the loss", index, &[batch.loss()])?;
-            if !batch.gradients.is_empty() {
-                gradient = tame(&batch);
-                norm = self.update(index, &gradient, batch.loss());
-                finite("the numbers", index, &self.params)?;
-            }
-            steps.push((batch.loss(), self.params.clone()));
-        }
-        let loss = steps.last().map_or(f64::NAN, |(loss, _)| *loss);
-        Ok(Iteration { index, loss, rate, gradient, norm, validation: None, steps })
     }
 
     /// The rate of an iteration's first group.
@@ -362,102 +267,9 @@ impl Training {
         largest
     }
 
-    /// A distance of all samples at once, around those of some pairs.
-    fn around(
-        &self,
-        joint: &Arc<dyn Joint>,
-        student: &Student,
-        solver: (&dyn Learnable, &[f64]),
-        targets: &Targets,
-        pairs: Range<usize>,
-    ) -> Result<Linearised> {
-        joint.linearised(&self.features(&**joint.map(), student, solver, targets, pairs)?)
-    }
-
-    /// Rows of features of what a solver makes of some pairs.
-    pub(crate) fn features(
-        &self,
-        map: &dyn FeatureMap,
-        student: &Student,
-        solver: (&dyn Learnable, &[f64]),
-        targets: &Targets,
-        pairs: Range<usize>,
-    ) -> Result<Vec<f64>> {
-        let rows =
-            self.losses(targets, pairs, None, |model, noise, _, _| student.features(model, solver, noise, map))?;
-        Ok(rows.concat())
-    }
-
-    /// Losses and gradients of some pairs, in their noise too where it is given.
-    fn gradients(
-        &self,
-        student: &Student,
-        targets: &Targets,
-        pairs: Range<usize>,
-        noise: Option<&Tensor>,
-    ) -> Result<Gradient> {
-        let solver = (&*self.learnable, &self.params[..]);
-        if let Some(joint) = student.loss.joint() {
-            let all = pairs.start..pairs.start + self.recipe.together();
-            let around = self.around(joint, student, solver, targets, all)?;
-            let (value, loss) = (around.value, Loss::Linear(joint.map().clone(), Arc::new(around)));
-            let mut found = self.gradients(&Student { loss, ..student.clone() }, targets, pairs, noise)?;
-            found.losses.iter_mut().for_each(|own| *own = value);
-            return Ok(found);
-        }
-        let parts = self.losses(targets, pairs, noise, |model, own, y, range| {
-            let signs = |state: usize, shape: [usize; 3]| {
-                targets.pairs().signs(range.clone(), shape, &format!("signs {} {state}", self.iteration))
-            };
-            let signs = self.curvature.as_ref().map(|_| &signs as Signs<'_>);
-            Ok(vec![student.gradient(model, solver, (own, noise.is_some()), y, signs)?])
-        })?;
-        let mut all = Gradient::default();
-        parts.into_iter().for_each(|g| all.append(g));
-        Ok(all)
-    }
-
-    /// Moves the noise of a batch that was visited and, at the end of a round, of the validation pairs.
-    fn move_noise(&mut self, index: usize, relaxation: &Relaxation, visited: (Range<usize>, &Gradient)) -> Result<()> {
-        let Some(mut moved) = self.moved.take() else { return Ok(()) };
-        let (pairs, batch) = visited;
-        let how = (moved.step, relaxation.radius);
-        let mut now = moved.training.slice(pairs.clone());
-        self.try_noise(&self.training, pairs.clone(), &mut now, (batch, how))?;
-        moved.training.replace(pairs.start, &now);
-        if relaxation.ends_round(index, self.recipe.pairs) {
-            let mut kept = 0;
-            let all = self.recipe.validation_pairs;
-            for start in (0..all).step_by(self.recipe.pairs) {
-                let pairs = start..(start + self.recipe.pairs).min(all);
-                let mut now = moved.validation.slice(pairs.clone());
-                let batch = self.gradients(&self.student, &self.validation, pairs.clone(), Some(&now))?;
-                kept += self.try_noise(&self.validation, pairs.clone(), &mut now, (&batch, how))?;
-                moved.validation.replace(start, &now);
-            }
-            moved.step *= if kept == 0 { 0.5 } else { 1.0 };
-        }
-        self.moved = Some(moved);
-        Ok(())
-    }
-
-    /// Takes the trial noise of a batch where its loss is lower; how many samples did.
-    fn try_noise(
-        &self,
-        targets: &Targets,
-        pairs: Range<usize>,
-        now: &mut Tensor,
-        (batch, how): (&Gradient, (f64, f64)),
-    ) -> Result<usize> {
-        let trial = relax::trial(now, &targets.pairs().latents(pairs.clone())?, batch, how);
-        let after = self.losses(targets, pairs, Some(&trial), |model, noise, y, _| {
-            self.student.losses(model, (&*self.learnable, &self.params), noise, y)
-        })?;
-        Ok(relax::keep(now, &trial, &batch.losses, &after))
-    }
-
     /// The parameters were lost in this iteration: back to the best. It counts as a validation that failed.
     fn lost(&mut self, index: usize) -> Iteration {
+        self.iteration = index + 1;
         let rate = self.rate(index);
         if let Some(guard) = &mut self.guard {
             guard.judge(&self.params, f64::INFINITY);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 fn config(spec: TrainSpec, schedule: ScheduleSpec) -> TrainConfig {
     let model: Arc<dyn Model> = Arc::new(Mixture::spiral());
-    let loss = spec.loss(|_| Err(Error::Cancelled)).unwrap();
+    let loss = dyweight_train::plan::loss(&spec, |_| Err(Error::Cancelled)).unwrap();
     let identity = ModelIdentity { name: "spiral".into(), sha256: Some("00".into()) };
     TrainConfig { schedule, ..TrainConfig::new(model, identity, Budget::Nfe(4), spec, loss) }
 }

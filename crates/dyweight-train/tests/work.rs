@@ -3,9 +3,9 @@
 use dyweight_core::denoiser::{ClosureModel, Levels, Model, Prediction};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::{Error, Tensor};
+use dyweight_solvers::GitsOptions;
 use dyweight_solvers::solver_file::ModelIdentity;
 use dyweight_solvers::spec::Budget;
-use dyweight_train::methods::gits::GitsOptions;
 use dyweight_train::{Optimiser, TrainConfig, TrainRecipe, TrainSpec, Trainer, Work};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -47,7 +47,7 @@ fn counted() -> (Arc<dyn Model>, Made) {
 }
 
 fn trainer(model: &Arc<dyn Model>, spec: TrainSpec) -> Trainer {
-    let loss = spec.loss(|_| Err(Error::Cancelled)).unwrap();
+    let loss = dyweight_train::plan::loss(&spec, |_| Err(Error::Cancelled)).unwrap();
     TrainConfig::new(model.clone(), ModelIdentity::default(), Budget::Nfe(5), spec, loss).prepare().unwrap()
 }
 

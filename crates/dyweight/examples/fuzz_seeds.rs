@@ -7,7 +7,7 @@ mod build;
 
 use build::{Member, Pickle, archive, coefficients, float_bytes, network, npy, npz, torch_archive, torch_legacy};
 use dyweight::files::image::Image;
-use dyweight::files::{Fingerprint, Presets, StoredTensor, TensorFile};
+use dyweight::files::{Fingerprint, StoredTensor, TensorFile};
 use dyweight::models::edm::{Blueprint, Config};
 use dyweight::solver_file::MethodParams;
 use serde_json::{Value, json};
@@ -240,8 +240,8 @@ fn png(colour: u8, depth: u8) -> Vec<u8> {
 /// Solver files of every schedule with plain weights, and coefficient tensors.
 fn solvers() -> Vec<Vec<u8>> {
     let mut files = Vec::new();
-    for preset in &Presets::official().expect("embedded").presets {
-        let mut file = dyweight::learned::preset(preset).expect("sound");
+    for preset in dyweight::presets::names().filter(|name| !name.starts_with("epd")) {
+        let (_, mut file) = dyweight::presets::find(preset).expect("sound");
         if file.steps > 5 {
             continue;
         }

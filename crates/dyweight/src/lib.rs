@@ -79,7 +79,7 @@ pub use dyweight_models as models;
 pub use dyweight_report as report;
 pub use dyweight_sample::comm;
 pub use dyweight_solvers::spec::Budget::{Nfe, Steps};
-pub use dyweight_solvers::{solver_file, spec};
+pub use dyweight_solvers::{presets, solver_file, spec};
 #[cfg(feature = "study")]
 pub use dyweight_study as study;
 #[cfg(feature = "train")]

@@ -56,7 +56,7 @@ impl Solver {
 
     /// Coefficients that were released with a paper; `dyweight list presets` has their names.
     pub fn preset(name: &str) -> Result<Self> {
-        Ok(crate::learned::named_preset(name)?.1.into())
+        Ok(crate::presets::find(name)?.1.into())
     }
 
     /// A handcrafted solver by its name, at its highest order: `"euler"`, `"ipndm"`, `"dpmpp"` and others.

@@ -7,9 +7,10 @@ use clap::Args;
 use dyweight::error::shown;
 use dyweight::files::Malformed;
 use dyweight::files::{Format, SharedBytes, atomic, read_data, sniff};
-use dyweight::learned::{named_preset, released};
+use dyweight::learned::released;
 use dyweight::models::edm::{Blueprint, Config, EdmFile};
 use dyweight::models::inception::InceptionFile;
+use dyweight::presets;
 use dyweight::solver_file::{Asked, SolverFile};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -46,7 +47,7 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
     keep_finished(&args.output, args.overwrite, "output")?;
     let [input] = &args.input[..] else { return join(args) };
     if let Some(name) = preset(input) {
-        return write_solver(args, &shown(input), &named_preset(name)?.1);
+        return write_solver(args, &shown(input), &presets::find(name)?.1);
     }
     let bytes = read_data(input)?;
     let named = |problem| Error::malformed(input, problem);
@@ -84,7 +85,7 @@ fn refuse_arrays(output: &Path) -> Result<()> {
 fn join(args: &ConvertArgs) -> Result<()> {
     let named = |input: &PathBuf| {
         let file = match preset(input) {
-            Some(name) => named_preset(name)?.1,
+            Some(name) => presets::find(name)?.1,
             None => solver_file(input)?,
         };
         Ok((shown(input), file))

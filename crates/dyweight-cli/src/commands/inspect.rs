@@ -9,11 +9,12 @@ use dyweight::files::Malformed;
 use dyweight::files::{
     Format, NetworkFile, OfficialCoefficients, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data, sniff,
 };
-use dyweight::learned::{named_preset, released};
+use dyweight::learned::released;
 use dyweight::models::edm::{Blueprint, Config, PUBLISHED};
 use dyweight::models::inception::InceptionFile;
 use dyweight::models::latent::RANDOM;
 use dyweight::models::spec::BUILT_IN;
+use dyweight::presets;
 use dyweight::solver_file::{Asked, SolverFile};
 use dyweight::{Error, Result};
 use serde_json::{Map, Value, json};
@@ -56,7 +57,7 @@ pub struct InspectArgs {
 pub fn run(args: &InspectArgs) -> Result<()> {
     let path = &args.file;
     if let Some(name) = path.to_str().and_then(|name| name.strip_prefix("preset:")) {
-        let (name, file) = named_preset(name)?;
+        let (name, file) = presets::find(name)?;
         let facts = json!({ "file": format!("preset:{name}"), "bytes": file.to_bytes().len(), "format": "a preset" });
         return solver(args, facts, file);
     }

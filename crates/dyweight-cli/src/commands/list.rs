@@ -4,10 +4,10 @@ use crate::ui;
 use clap::{Args, ValueEnum};
 use dyweight::Result;
 use dyweight::error::printable;
-use dyweight::files::{EpdPresets, Presets};
 use dyweight::models::edm::PUBLISHED;
 use dyweight::models::latent::RANDOM;
 use dyweight::models::spec::BUILT_IN;
+use dyweight::presets;
 use dyweight::schedule::BetaTable;
 use dyweight::spec::METHODS;
 use serde_json::{Value, json};
@@ -80,8 +80,7 @@ pub fn run(args: &ListArgs) -> Result<()> {
     }
     match args.what {
         Listing::Presets => {
-            let credit = &Presets::official()?.credit;
-            for credit in [credit, &EpdPresets::official()?.credit] {
+            for credit in presets::credit() {
                 ui::say(&format!("\ncoefficients of {} ({}), {}", credit.title, credit.venue, credit.authors));
             }
             ui::say("use with: dyweight sample --weights preset:NAME …");
@@ -135,40 +134,26 @@ fn solvers() -> Vec<Vec<String>> {
 fn methods() -> Vec<Vec<String>> {
     let heading = ["method", "options of its own", "what is learned"].map(String::from).to_vec();
     let row = |(name, what, options): (&str, &str, &[&str])| vec![name.into(), options.join(","), what.into()];
-    std::iter::once(heading).chain(dyweight::train::methods::list().into_iter().map(row)).collect()
-}
-
-/// A schedule of the released files in the words of --schedule.
-fn rule(released: &str) -> &str {
-    match released {
-        "polynomial" => "karras",
-        "flux_shift" => "flow",
-        "time_uniform" => "time-uniform",
-        other => other,
-    }
+    std::iter::once(heading).chain(dyweight::train::method::list().into_iter().map(row)).collect()
 }
 
 fn presets() -> Result<Vec<Vec<String>>> {
     let heading = ["preset", "model", "data", "nfe", "steps", "window", "afs", "schedule"].map(String::from).to_vec();
-    let body = Presets::official()?.presets.iter().map(|p| {
-        let c = &p.coefficients;
-        let rule = rule(&c.schedule.kind);
-        let schedule = c.schedule.rho.map_or(rule.into(), |r| format!("{rule} {r}"));
-        let dataset = c.dataset.clone().unwrap_or_default();
-        let numbers = [c.nfe, c.steps, c.window].map(|n| n.to_string());
-        [
-            vec![p.name.clone(), p.model().unwrap_or("-").into(), dataset],
-            numbers.to_vec(),
-            vec![if c.afs { "yes" } else { "no" }.into(), schedule],
-        ]
-        .concat()
-    });
-    let epd = EpdPresets::official()?.presets.iter().map(|p| {
-        let points = p.r.first().map_or(0, Vec::len);
-        let calls = (1 + points) * p.r.len() - usize::from(p.afs);
-        let numbers = [calls, p.r.len()].map(|n| n.to_string());
-        let rest = ["-".into(), if p.afs { "yes" } else { "no" }.into(), format!("{} {}", rule(&p.schedule), p.rho)];
-        [vec![p.name.clone(), "-".into(), p.dataset.clone()], numbers.to_vec(), rest.to_vec()].concat()
-    });
-    Ok(std::iter::once(heading).chain(body).chain(epd).collect())
+    let row = |name: &'static str| {
+        let (_, file) = presets::find(name)?;
+        let rule = serde_json::to_value(&file.schedule).unwrap_or_default();
+        let kind = rule["kind"].as_str().unwrap_or_default();
+        let afs = if file.afs { "yes" } else { "no" };
+        Ok(vec![
+            name.to_string(),
+            presets::model(name).unwrap_or("-").into(),
+            file.model.name,
+            file.nfe.to_string(),
+            file.steps.to_string(),
+            file.body.weights().map_or("-".into(), |weights| weights.order.to_string()),
+            afs.into(),
+            rule["rho"].as_f64().map_or(kind.into(), |rho| format!("{kind} {rho}")),
+        ])
+    };
+    std::iter::once(Ok(heading)).chain(presets::names().map(row)).collect()
 }

@@ -5,5 +5,4 @@ mod build;
 
 mod arrays;
 mod golden;
-mod official;
 mod pickle;

@@ -1,43 +1,17 @@
 //! Learned coefficients from whatever holds them: a solver file, a preset, a tensor file.
 
-mod epd;
 mod release;
 
-pub use epd::epd_preset;
-pub use release::{preset, released};
+pub use release::released;
 
 use dyweight_core::error::{Error, Result};
 use dyweight_files::Malformed;
-use dyweight_files::{EpdPresets, Fingerprint, Format, Presets, SharedBytes, TensorFile, read_file, sniff};
-use dyweight_solvers::Weights;
+use dyweight_files::{Fingerprint, Format, SharedBytes, TensorFile, read_file, sniff};
 use dyweight_solvers::learned::LearnedSolver;
 use dyweight_solvers::solver_file::{Asked, MethodParams, SolverFile};
+use dyweight_solvers::{Weights, presets};
 use serde_json::Value;
 use std::path::Path;
-
-/// The preset of a name, of whichever release, as a solver file.
-pub fn named_preset(name: &str) -> Result<(String, SolverFile)> {
-    let (ours, epd) = (Presets::official()?, EpdPresets::official()?);
-    let lower = name.to_lowercase();
-    if let Some(found) = epd.presets.iter().find(|p| p.name == lower) {
-        return Ok((found.name.clone(), epd_preset(found)?));
-    }
-    match ours.find(name) {
-        Err(Error::UnknownName { kind, name, mut known }) => {
-            known.extend(epd.presets.iter().map(|p| p.name.clone()));
-            // Of a model that is known, its budgets alone.
-            let by_model = ours.presets.iter().filter_map(|p| p.model_name());
-            let start = format!("{}-nfe", lower.split("-nfe").next().unwrap_or_default());
-            let alike: Vec<String> = known.iter().cloned().chain(by_model).filter(|n| n.starts_with(&start)).collect();
-            let known = if alike.is_empty() { known } else { alike };
-            Err(Error::UnknownName { kind, name, known })
-        }
-        found => {
-            let found = found?;
-            Ok((found.name.clone(), preset(found)?))
-        }
-    }
-}
 
 /// Coefficients to sample with, and what their source says about how to use them.
 #[derive(Clone, Debug)]
@@ -55,11 +29,11 @@ impl Learned {
     /// the method that its metadata name.
     pub fn open(source: &str) -> Result<Self> {
         if let Some(name) = source.strip_prefix("preset:") {
-            return Ok(Self::of(source, named_preset(name)?.1));
+            return Ok(Self::of(source, presets::find(name)?.1));
         }
         let path = Path::new(source);
         if !path.exists() && !source.contains(['/', '.']) {
-            return Ok(Self::of(source, named_preset(source)?.1));
+            return Ok(Self::of(source, presets::find(source)?.1));
         }
         Self::read(path)
     }

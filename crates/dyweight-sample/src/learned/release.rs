@@ -3,7 +3,7 @@
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::schedule::{BetaTable, Schedule, Shift};
-use dyweight_files::{OfficialCoefficients, Preset, official};
+use dyweight_files::{OfficialCoefficients, official};
 use dyweight_solvers::Weights;
 use dyweight_solvers::learned::Frame;
 use dyweight_solvers::solver_file::{MethodParams, ModelIdentity, SolverFile};
@@ -68,40 +68,4 @@ fn training_facts(training: &official::TrainingFacts) -> serde_json::Map<String,
         ("loss", json!(training.loss)),
     ];
     facts.into_iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.into(), v)).collect()
-}
-
-/// A preset as a solver file, with its source.
-pub fn preset(preset: &Preset) -> Result<SolverFile> {
-    let mut file = released(&preset.coefficients)?;
-    file.training.insert("source".into(), json!(preset.source));
-    file.training.insert("provenance".into(), json!(preset.provenance));
-    Ok(file)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use dyweight_files::Presets;
-
-    #[test]
-    fn every_preset_reproduces_its_times() {
-        for preset in &Presets::official().unwrap().presets {
-            let file = super::preset(preset).unwrap();
-            let grid = file.grid().unwrap();
-            for (name, ours, stored) in
-                [("grid", grid.sigmas(), &preset.grid), ("times", &file.realised_times, &preset.realised_times)]
-            {
-                assert_eq!(ours.len(), stored.len());
-                for (a, b) in ours.iter().zip(stored) {
-                    assert!((a - b).abs() < 1e-9 * preset.grid[0], "{} {name}: {a} is not {b}", preset.name);
-                }
-            }
-            for (a, b) in file.network_levels.iter().zip(&preset.network_times) {
-                assert_eq!(a.is_some(), b.is_some(), "{}", preset.name);
-                assert!((a.unwrap_or(0.0) - b.unwrap_or(0.0)).abs() < 1e-9 * preset.grid[0], "{}", preset.name);
-            }
-            assert!(file.to_bytes().len() < 4096, "{}: {} bytes", preset.name, file.to_bytes().len());
-            assert_eq!(SolverFile::parse(&file.to_bytes()).unwrap(), file);
-        }
-    }
 }

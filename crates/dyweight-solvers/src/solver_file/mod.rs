@@ -10,13 +10,12 @@
 //! among the others, is read too; version 3 has a span. Numbers survive writing and reading to the last bit. [`SolverFile::warnings`] says what looks unlike a good
 //! solver; `docs/solver-file.md` documents every field.
 
-mod params;
 mod range;
 #[cfg(test)]
 mod tests;
 
+pub use crate::method::MethodParams;
 pub use dyweight_core::denoiser::ModelIdentity;
-pub use params::{LEARNED, MethodParams};
 pub use range::{Asked, other_budget};
 
 use crate::learned::{Built, Frame, require_finite};
@@ -206,11 +205,7 @@ impl SolverFile {
     fn derive(&mut self) -> Result<usize> {
         let Built { solver, times } = self.build()?;
         let nominal: Vec<f64> = times.iter().map(|t| t.value()).collect();
-        let realised = match &self.body {
-            MethodParams::DyWeight(weights) => weights.realised_times(&nominal),
-            MethodParams::Any(any) => any.weights_of(self.steps, self.guidance)?.realised_times(&nominal),
-            _ => nominal,
-        };
+        let realised = self.body.learned().realised_times(&nominal, self.guidance)?;
         // Finite weights can still add up to no number, which JSON could not hold.
         require_finite("realised_times", &realised)?;
         let plan = Plan { solver: &*solver, times, afs: self.afs, denoise_to_zero: false };

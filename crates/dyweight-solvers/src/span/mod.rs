@@ -21,11 +21,13 @@ mod cosine;
 mod embedding;
 mod operator;
 mod sample;
+mod spec;
 
 pub use bands::{Bands, check_edges};
 pub use embedding::EmbeddingShift;
 pub use operator::{Operator, SIZES};
 pub use sample::SampleNet;
+pub use spec::{On, OperatorSpec, SpanSpec};
 
 use crate::learned::{Block, require_len};
 use bands::BandRun;

@@ -14,9 +14,13 @@ pub mod schedule;
 pub mod seeds;
 pub mod solver;
 mod spelling;
+pub mod train;
 
 pub use budget::Budget;
 pub use handcrafted::Handcrafted;
 pub use schedule::ScheduleSpec;
 pub use seeds::Seeds;
 pub use solver::{METHODS, SolverSpec};
+pub use train::TrainSpec;
+#[cfg(feature = "clap")]
+pub(crate) use train::one_of;

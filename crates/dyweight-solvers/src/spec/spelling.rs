@@ -3,6 +3,7 @@
 //! Case and separators do not matter: `DPM++ 2M`, `dpmpp_2m` and `dpmpp-2m` are one name. What is not the same solver is not taken for it:
 //! names of schedules, of solvers that draw noise, and of near relatives are answered with what to say instead.
 
+use crate::method;
 use dyweight_core::error::{Error, Result};
 
 /// A name, the method it stands for here, and its order if the name has one.
@@ -43,9 +44,6 @@ const RELATIVES: &[(&str, &str)] = &[
     ("resmultistep", "dpmpp"),
     ("gradientestimation", "euler"),
 ];
-
-/// Methods that have no solver before one is learned.
-const LEARNED: &[&str] = &["ld3", "epd", "epd-plugin", "amed", "amed-plugin", "gits", "dss", "dlms", "s4s", "s4s-alt"];
 
 /// Schedules of the same levels, and their names here.
 const SCHEDULES: &[(&str, &str)] = &[
@@ -92,7 +90,7 @@ pub(super) fn foreign(name: &str) -> Result<Option<(&'static str, Option<usize>)
         return Ok(Some((method, *order)));
     }
     let other = |problem: String, hint: String| Err(Error::Conflict { problem, hint });
-    if let Some(method) = LEARNED.iter().find(|method| plain(method) == text) {
+    if let Some(method) = method::list().into_iter().map(|(name, ..)| name).find(|name| plain(name) == text) {
         return other(
             format!("solver '{name}' has to be learned first"),
             format!("'dyweight train --method {method}' learns one, and --weights takes what it wrote"),

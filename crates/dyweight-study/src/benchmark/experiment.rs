@@ -261,7 +261,7 @@ impl Experiment {
     }
 
     /// The name of the training record an entry needs, if it is learned here.
-    pub fn lesson_key(&self, entry: &Entry) -> Option<String> {
+    pub fn record_key(&self, entry: &Entry) -> Option<String> {
         let Candidate::Learned { train, schedule, on, .. } = &entry.who else { return None };
         let facts = json!({ "train": tidy(train), "schedule": tidy(schedule), "on": on, "nfe": entry.nfe });
         Some(short_hash(&facts))

@@ -49,7 +49,7 @@ impl<'v> View<'v> {
 
     fn gave_back(&self, entry: &Entry) -> bool {
         let Candidate::Learned { after: None, .. } = entry.who else { return false };
-        let record = self.experiment.lesson_key(entry).and_then(|key| self.results.training_records.get(&key));
+        let record = self.experiment.record_key(entry).and_then(|key| self.results.training_records.get(&key));
         record.is_some_and(|record| {
             let loss = |key: &str| record.file.training.get(key).and_then(|loss| loss.as_f64());
             let trained = record.file.training.get("iterations").and_then(|n| n.as_u64()) != Some(0);

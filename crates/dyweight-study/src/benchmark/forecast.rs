@@ -21,7 +21,7 @@ pub struct Forecast {
     /// Training records by key, with what each costs.
     pub training_records: BTreeMap<String, Work>,
     /// The most samples per network call of a training record.
-    pub lesson_batch: usize,
+    pub training_batch: usize,
     /// Teachers by subject, with what their samples cost; kept on disk, so that a second time costs nothing.
     pub teachers: BTreeMap<usize, Work>,
 }
@@ -36,9 +36,9 @@ impl Forecast {
 
 impl Experiment {
     /// The training records that are taken on a subject, by key.
-    pub fn lessons_on(&self, subject: usize) -> BTreeSet<String> {
+    pub fn records_on(&self, subject: usize) -> BTreeSet<String> {
         let here = |entry: &&super::Entry| matches!(&entry.who, Candidate::Learned { on, .. } if *on == subject);
-        self.entries.iter().filter(here).filter_map(|entry| self.lesson_key(entry)).collect()
+        self.entries.iter().filter(here).filter_map(|entry| self.record_key(entry)).collect()
     }
 
     /// What a run would do, given what is on record.
@@ -56,13 +56,13 @@ impl Experiment {
                 let nfe = self.judging.teacher(&self.subjects[entry.subject])?.sampler.nfe;
                 forecast.teachers.insert(entry.subject, Work { calls: samples * nfe, gradients: 0 });
             }
-            let (Candidate::Learned { on, .. }, Some(key)) = (&entry.who, self.lesson_key(entry)) else { continue };
+            let (Candidate::Learned { on, .. }, Some(key)) = (&entry.who, self.record_key(entry)) else { continue };
             if results.training_records.contains_key(&key) || forecast.training_records.contains_key(&key) {
                 continue;
             }
             let config = TrainingJob::of(&key, entry, &self.subjects[*on], directory, comm, None)?;
             let Some(config) = config else { continue };
-            forecast.lesson_batch = forecast.lesson_batch.max(config.trainer().plan.recipe.micro_batch);
+            forecast.training_batch = forecast.training_batch.max(config.trainer().plan.recipe.micro_batch);
             let work = config.trainer().work_after(&mut taught)?;
             forecast.training_records.insert(key, work);
         }

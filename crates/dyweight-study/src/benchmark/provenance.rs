@@ -61,7 +61,7 @@ impl View<'_> {
     fn trained(&self) -> Vec<(String, String)> {
         let mut found: Vec<(String, Vec<&str>)> = Vec::new();
         for entry in &self.experiment.entries {
-            let (Candidate::Learned { .. }, Some(key)) = (&entry.who, self.experiment.lesson_key(entry)) else {
+            let (Candidate::Learned { .. }, Some(key)) = (&entry.who, self.experiment.record_key(entry)) else {
                 continue;
             };
             let Some(training_record) = self.results.training_records.get(&key) else { continue };

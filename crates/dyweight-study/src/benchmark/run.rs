@@ -226,7 +226,7 @@ impl Working<'_> {
     /// A run killed between recording a training record and removing its state leaves the state.
     fn remove_left_overs(&self) -> Result<()> {
         for entry in &self.experiment.entries {
-            let (Candidate::Learned { on, .. }, Some(key)) = (&entry.who, self.experiment.lesson_key(entry)) else {
+            let (Candidate::Learned { on, .. }, Some(key)) = (&entry.who, self.experiment.record_key(entry)) else {
                 continue;
             };
             if !self.results.training_records.contains_key(&key) {
@@ -257,7 +257,7 @@ impl Working<'_> {
 
     /// The solver of an entry that is learned here, learning it first if need be.
     fn learned(&mut self, entry: &Entry) -> Result<SolverFile> {
-        let (Candidate::Learned { after, .. }, Some(key)) = (&entry.who, self.experiment.lesson_key(entry)) else {
+        let (Candidate::Learned { after, .. }, Some(key)) = (&entry.who, self.experiment.record_key(entry)) else {
             return Err(Error::Cancelled);
         };
         let stages = self.stages(&key);
@@ -272,12 +272,12 @@ impl Working<'_> {
 
     /// After which iterations the solvers of a training record are wanted.
     fn stages(&self, key: &str) -> Vec<usize> {
-        let of_lesson = |entry: &&Entry| self.experiment.lesson_key(entry).as_deref() == Some(key);
+        let of_record = |entry: &&Entry| self.experiment.record_key(entry).as_deref() == Some(key);
         let after = |entry: &Entry| match &entry.who {
             Candidate::Learned { after, .. } => *after,
             _ => None,
         };
-        let mut stages: Vec<usize> = self.experiment.entries.iter().filter(of_lesson).filter_map(after).collect();
+        let mut stages: Vec<usize> = self.experiment.entries.iter().filter(of_record).filter_map(after).collect();
         stages.sort_unstable();
         stages.dedup();
         stages

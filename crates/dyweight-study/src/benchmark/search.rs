@@ -16,7 +16,8 @@ use super::run::Results;
 use dyweight_core::error::{Error, Result};
 use dyweight_solvers::spec::Seeds;
 use dyweight_solvers::spec::handcrafted::{Handcrafted, settings};
-use dyweight_train::Work;
+use dyweight_train::{Work, halve};
+use std::ops::Range;
 
 /// Where the seeds of a search begin, unless these are judged on.
 const FIRST_SEED: u64 = 1_000_000_000;
@@ -37,9 +38,6 @@ pub struct Chosen {
 /// Runs an experiment, or reads what is on record of it, in a folder of this name.
 pub type Runner<'r> = dyn FnMut(&Experiment, &str) -> Result<Results> + 'r;
 
-/// An open entry by its place, with the settings that are still possible.
-type Open = (usize, Vec<Handcrafted>);
-
 impl Judging {
     /// Seeds to search on: as many as are judged on or fewer, and none of them.
     pub(super) fn search_seeds(&self, most: usize) -> Result<Seeds> {
@@ -58,37 +56,34 @@ impl Experiment {
 
     /// The same with every open row at its best setting. Every process must call it.
     pub fn searched(mut self, run: &mut Runner<'_>) -> Result<Self> {
-        let mut open = self.open()?;
-        let tried: Vec<usize> = open.iter().map(|(_, settings)| settings.len()).collect();
-        for round in 0..ROUNDS {
-            let (search, places) = self.round(&open, round)?;
-            if search.entries.is_empty() {
-                break;
-            }
-            let results = run(&search, &format!("search/{}", search.judging.seeds.len()))?;
-            let distance = |place: usize| {
-                let score = results.score(&search, &search.entries[place]);
-                score.and_then(|score| Some(score.rmse.as_ref()?.value)).unwrap_or(f64::INFINITY)
-            };
-            let kept = |many: usize| if round + 1 == ROUNDS { 1 } else { many.div_ceil(KEPT) };
-            for ((_, settings), places) in open.iter_mut().zip(places) {
-                let mut order: Vec<usize> = (0..places.len()).collect();
-                order.sort_by(|a, b| distance(places[*a]).total_cmp(&distance(places[*b])));
-                order.truncate(kept(order.len()));
-                if !order.is_empty() {
-                    *settings = order.into_iter().map(|at| settings[at].clone()).collect();
+        let (rows, mut open) = self.open()?;
+        halve(
+            &mut open,
+            ROUNDS as usize,
+            |_, many| many.div_ceil(KEPT),
+            |round, left| {
+                let (search, places) = self.round(&rows, left, round)?;
+                if search.entries.is_empty() {
+                    return Ok(Vec::new());
                 }
-            }
-        }
-        for ((at, settings), tried) in open.into_iter().zip(tried) {
-            self.entries[at].choose(&settings[0], tried);
+                let results = run(&search, &format!("search/{}", search.judging.seeds.len()))?;
+                let distance = |place: usize| {
+                    let score = results.score(&search, &search.entries[place]);
+                    score.and_then(|score| Some(score.rmse.as_ref()?.value)).unwrap_or(f64::INFINITY)
+                };
+                Ok(places.into_iter().map(|places| places.map(distance).collect()).collect())
+            },
+        )?;
+        for (at, settings) in rows.into_iter().zip(open) {
+            self.entries[at].choose(&settings[0], settings.len());
         }
         Ok(self)
     }
 
     /// The same with every open row at its first possible setting: as many calls, before anything is known.
     pub fn unsearched(mut self) -> Result<Self> {
-        for (at, settings) in self.open()? {
+        let (rows, open) = self.open()?;
+        for (at, settings) in rows.into_iter().zip(open) {
             self.entries[at].choose(&settings[0], settings.len());
         }
         Ok(self)
@@ -96,44 +91,52 @@ impl Experiment {
 
     /// What a search costs, teacher and all.
     pub fn search_work(&self) -> Result<Work> {
-        let mut open = self.open()?;
-        let mut calls = 0;
-        for round in 0..ROUNDS {
-            let (search, _) = self.round(&open, round)?;
-            let samples = search.judging.seeds.len();
-            calls += search.entries.iter().map(|entry| samples * entry.nfe).sum::<usize>();
-            for subject in search.subjects.iter().filter(|_| !search.entries.is_empty()) {
-                calls += samples * search.judging.teacher(subject)?.sampler.nfe;
-            }
-            open.iter_mut().for_each(|(_, settings)| settings.truncate(settings.len().div_ceil(KEPT)));
-        }
+        let ((rows, mut open), mut calls) = (self.open()?, 0);
+        halve(
+            &mut open,
+            ROUNDS as usize,
+            |_, many| many.div_ceil(KEPT),
+            |round, left| {
+                let (search, places) = self.round(&rows, left, round)?;
+                let samples = search.judging.seeds.len();
+                calls += search.entries.iter().map(|entry| samples * entry.nfe).sum::<usize>();
+                for subject in search.subjects.iter().filter(|_| !search.entries.is_empty()) {
+                    calls += samples * search.judging.teacher(subject)?.sampler.nfe;
+                }
+                Ok(places.into_iter().map(|places| vec![0.0; places.len()]).collect())
+            },
+        )?;
         Ok(Work { calls, gradients: 0 })
     }
 
-    fn open(&self) -> Result<Vec<Open>> {
-        let mut open = Vec::new();
-        for (at, entry) in self.entries.iter().enumerate() {
-            if let Candidate::Open { .. } = entry.who {
-                open.push((at, entry.settings_on(&self.subjects[entry.subject])?));
-            }
-        }
-        Ok(open)
+    /// The open rows, and the settings that each may take.
+    fn open(&self) -> Result<(Vec<usize>, Vec<Vec<Handcrafted>>)> {
+        let is_open = |at: &usize| matches!(self.entries[*at].who, Candidate::Open { .. });
+        let rows: Vec<usize> = (0..self.entries.len()).filter(is_open).collect();
+        let settings = |at: &usize| self.entries[*at].settings_on(&self.subjects[self.entries[*at].subject]);
+        let open = rows.iter().map(settings).collect::<Result<_>>()?;
+        Ok((rows, open))
     }
 
-    /// An experiment of everything that is still open, and where each setting of each row stands in it; a row with one setting needs none.
-    fn round(&self, open: &[Open], round: u32) -> Result<(Experiment, Vec<Vec<usize>>)> {
+    /// An experiment of everything that is still open, and where each row's settings stand in it; a row with one setting needs none.
+    fn round(
+        &self,
+        rows: &[usize],
+        open: &[&mut [Handcrafted]],
+        round: usize,
+    ) -> Result<(Experiment, Vec<Range<usize>>)> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut places = Vec::new();
-        for (at, settings) in open {
+        for (at, settings) in rows.iter().zip(open) {
             let first = entries.len();
             if settings.len() > 1 {
                 let own = &self.entries[*at];
                 entries.extend(settings.iter().map(|s| Entry { row: s.term(), who: s.into(), ..own.clone() }));
             }
-            places.push((first..entries.len()).collect());
+            places.push(first..entries.len());
         }
         let all = self.search.iter().collect::<Vec<u64>>();
-        let many = all.len().div_ceil(KEPT.pow(ROUNDS - 1 - round)).clamp(all.len().min(2), all.len());
+        let many = all.len().div_ceil(KEPT.pow(ROUNDS - 1 - round as u32)).clamp(all.len().min(2), all.len());
         let seeds = Seeds::parse(&format!("{}-{}", all[0], all[many - 1]))?;
         let judging = Judging { seeds, reference: None, scorers: Vec::new(), pictures: false, ..self.judging.clone() };
         let (name, subjects) = ("search".to_string(), self.subjects.clone());

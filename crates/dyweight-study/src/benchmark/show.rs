@@ -141,7 +141,7 @@ impl View<'_> {
         let mut budgets: Vec<usize> = self.learned_entries().map(|entry| entry.nfe).collect();
         budgets.sort_unstable();
         budgets.dedup();
-        let panels: Vec<LineChart> = budgets.into_iter().filter_map(|nfe| self.lessons_of(nfe)).collect();
+        let panels: Vec<LineChart> = budgets.into_iter().filter_map(|nfe| self.curves_of(nfe)).collect();
         if panels.is_empty() || panels.len() > MOST_PANELS {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl View<'_> {
     }
 
     /// The training curves of a budget.
-    fn lessons_of(&self, nfe: usize) -> Option<LineChart> {
+    fn curves_of(&self, nfe: usize) -> Option<LineChart> {
         let mut seen: Vec<String> = Vec::new();
         let mut named: Vec<&str> = Vec::new();
         let mut chart =
@@ -165,7 +165,7 @@ impl View<'_> {
         chart.legend = false;
         let (mut ipndm, mut end) = (None, 0.0f64);
         for entry in self.learned_entries().filter(|entry| entry.nfe == nfe) {
-            let Some(key) = self.experiment.lesson_key(entry).filter(|k| !seen.contains(k)) else { continue };
+            let Some(key) = self.experiment.record_key(entry).filter(|k| !seen.contains(k)) else { continue };
             let Some(training_record) = self.results.training_records.get(&key) else { continue };
             let points: Vec<_> = training_record
                 .validation

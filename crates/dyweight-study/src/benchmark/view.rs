@@ -129,7 +129,7 @@ impl<'v> View<'v> {
 
     /// What was learned for a cell.
     pub fn training_record(&self, row: &str, column: &str) -> Option<&'v TrainingRecord> {
-        self.results.training_records.get(&self.experiment.lesson_key(self.entry(row, column)?)?)
+        self.results.training_records.get(&self.experiment.record_key(self.entry(row, column)?)?)
     }
 
     /// True if the coefficients of a row are not fixed ones.

@@ -72,7 +72,9 @@ fn spans(setup: &StudySetup) -> Vec<(String, SpanSpec)> {
 fn refusal(model: &dyn Model, span: &SpanSpec, optimiser: Optimiser, nfe: usize) -> Option<String> {
     let mut train = TrainSpec { optimiser: Some(optimiser), ..TrainSpec::default() };
     train.dyweight.span = Some(span.clone());
-    train.plan(model, &ScheduleSpec::default(), Budget::Nfe(nfe), Loss::L2).err().map(|error| error.to_string())
+    dyweight_train::plan::plan(&train, model, &ScheduleSpec::default(), Budget::Nfe(nfe), Loss::L2)
+        .err()
+        .map(|error| error.to_string())
 }
 
 /// Which spans are not in the table because they do not go with the model, and why.
@@ -306,7 +308,7 @@ fn cost(view: &View<'_>, page: &mut Page) {
                 continue;
             };
             let time = view.results.seconds.get(&view.experiment.key(entry));
-            let key = view.experiment.lesson_key(entry).unwrap_or_default();
+            let key = view.experiment.record_key(entry).unwrap_or_default();
             let training = view.results.seconds.get(&format!("training-{key}"));
             table.row([
                 row.into(),

@@ -33,7 +33,7 @@ fn row_of(method: &str) -> String {
 fn entries(setup: &StudySetup) -> Vec<Entry> {
     let mut entries = Vec::new();
     for nfe in &setup.budgets {
-        for (method, ..) in dyweight_train::methods::list() {
+        for (method, ..) in dyweight_train::method::list() {
             if !setup.rivals.methods.is_empty() && !setup.rivals.methods.iter().any(|m| m == method) {
                 continue;
             }
@@ -81,7 +81,7 @@ fn training(setup: &StudySetup, method: &str, nfe: usize) -> Option<(TrainSpec, 
         train.teacher = Some("ipndm".into());
         match stepwise {
             true => {
-                let plan = train.plan(model, &schedule, Budget::Nfe(nfe), Loss::L2).ok()?;
+                let plan = dyweight_train::plan::plan(&train, model, &schedule, Budget::Nfe(nfe), Loss::L2).ok()?;
                 let steps = plan.student.frame.grid.steps();
                 train.substeps = Some((setup.teacher_nfe / steps).max(2) - 1);
             }
@@ -92,7 +92,7 @@ fn training(setup: &StudySetup, method: &str, nfe: usize) -> Option<(TrainSpec, 
             false => train.teacher_nfe = None,
         }
     }
-    train.plan(model, &schedule, Budget::Nfe(nfe), Loss::L2).ok()?;
+    dyweight_train::plan::plan(&train, model, &schedule, Budget::Nfe(nfe), Loss::L2).ok()?;
     Some((train, schedule))
 }
 
@@ -102,7 +102,7 @@ fn is_start(row: &str) -> bool {
 
 /// DyWeight against every other learned solver, budget by budget; and every method against its own start.
 fn finding(view: &View<'_>, measure: Measure) -> Finding {
-    let methods: Vec<String> = dyweight_train::methods::list().iter().map(|(m, ..)| row_of(m)).collect();
+    let methods: Vec<String> = dyweight_train::method::list().iter().map(|(m, ..)| row_of(m)).collect();
     let (mut won, mut columns) = (0, 0);
     let (mut lost, mut missing, mut no_better) = (Vec::new(), Vec::new(), Vec::new());
     for column in view.columns() {
@@ -143,7 +143,7 @@ fn extra(view: &View<'_>, page: &mut Page) -> Result<()> {
     let columns = ["calls", "in rounds", "numbers", "pairs", "seconds"].map(Column::number);
     let mut table = Table::new("Training.", std::iter::once(Column::text("method")).chain(columns));
     for entry in view.experiment.entries.iter().filter(|e| !is_start(&e.row)) {
-        let Some(key) = view.experiment.lesson_key(entry) else { continue };
+        let Some(key) = view.experiment.record_key(entry) else { continue };
         let Some(training_record) = view.results.training_records.get(&key) else { continue };
         let file = &training_record.file;
         let seconds = view.results.seconds.get(&format!("training-{key}"));

@@ -1,10 +1,11 @@
 //! Rounds and balls by hand, and the first visits of the released training loop.
 
 use super::*;
-use crate::learnable::{ByParams, Learnable};
 use crate::objective::Loss;
-use crate::optimiser::{Moments, Optimiser, clip};
+use crate::optimiser::{Moments, clip};
 use crate::student::Student;
+use crate::{ByParams, Learnable};
+use crate::{Optimiser, Relaxation};
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::mixture::Mixture;
 use dyweight_core::schedule::Schedule;

@@ -10,7 +10,7 @@ use dyweight::solver_file::SolverFile;
 use dyweight::spec::{Budget, ScheduleSpec};
 use dyweight::tape::{Cotangent, Memory, Tape};
 use dyweight::tensor::dot;
-use dyweight::train::{Loss, TrainSpec, train};
+use dyweight::train::{Loss, TrainSpec, plan, train};
 use dyweight::{Result, Tensor};
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ fn models_without_an_embedding_refuse_before_the_work() {
     let refused = train(mixture.clone(), Budget::Nfe(3), &short(Some("state,embedding"))).unwrap_err();
     assert!(matches!(&refused, Error::Conflict { problem, .. } if problem.contains("does not offer")), "{refused}");
     let plan = |model: &dyn Model, span: &str| {
-        short(Some(span)).plan(model, &ScheduleSpec::default(), Budget::Nfe(3), Loss::L2)
+        plan::plan(&short(Some(span)), model, &ScheduleSpec::default(), Budget::Nfe(3), Loss::L2)
     };
     let groups = plan(&*fashion(), "bands,operator:3,embedding").unwrap().recipe.phases.remove(0).groups;
     let blocks: Vec<&str> = groups.iter().flat_map(|group| group.blocks.clone()).collect();

@@ -339,9 +339,10 @@ fn train_spec(memory: Memory, plain: bool) -> TrainSpec {
 /// Trains `student` towards a teacher on the sound model; every iteration's end is shown.
 fn train(student: &Arc<Faulty>, spec: &TrainSpec, show: &mut dyn FnMut(&Training, Option<Event>)) -> Result<Vec<f64>> {
     let model = Arc::new(student.inner.clone());
-    let plan: TrainPlan = spec.plan(&**student, &ScheduleSpec::default(), Budget::Nfe(3), Loss::L2)?;
+    let plan: TrainPlan =
+        dyweight_train::plan::plan(&spec, &**student, &ScheduleSpec::default(), Budget::Nfe(3), Loss::L2)?;
     let targets = |purpose| -> Result<Arc<Targets>> {
-        let teacher = spec.teacher(&*model, &plan)?;
+        let teacher = dyweight_train::plan::teacher(&spec, &*model, &plan)?;
         let pairs = plan.inputs_for(purpose);
         Ok(Arc::new(Targets::new(model.clone(), pairs, teacher, plan.supervision, 4)))
     };

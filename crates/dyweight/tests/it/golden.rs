@@ -150,12 +150,13 @@ fn trace(model: &Arc<dyn Model>, file: &TensorFile, name: &str, run: &Value) -> 
         plain: Some(true),
         ..TrainSpec::default()
     };
-    let plan = spec.plan(&**model, &schedule(run), Budget::Steps(steps(&run["num_steps"])), Loss::L2)?;
+    let plan =
+        dyweight_train::plan::plan(&spec, &**model, &schedule(run), Budget::Steps(steps(&run["num_steps"])), Loss::L2)?;
     let of = |what: &str| list(file, &format!("{name}.{what}"));
     let (noise, losses, rates) = (of("noise"), of("loss"), of("lr"));
     let mut pairs = plan.inputs.clone();
     pairs.noise = Noise::Given(Tensor::new([noise.len() / 48, 3, 4, 4], noise)?);
-    let teacher = spec.teacher(&**model, &plan)?;
+    let teacher = dyweight_train::plan::teacher(&spec, &**model, &plan)?;
     let targets = Arc::new(Targets::new(model.clone(), pairs, teacher, plan.supervision, plan.recipe.micro_batch));
     let mut training = Training::new(TrainingParts {
         model: model.clone(),

@@ -9,6 +9,7 @@ mod flux;
 mod fuzz_findings;
 mod golden;
 mod latent_presets;
+mod official;
 mod processes;
 mod properties;
 mod unsafe_code;

@@ -126,7 +126,7 @@ pub struct RivalArgs {
 impl RivalArgs {
     /// The library's description.
     pub fn setup(&self) -> Result<RivalSetup> {
-        let known: Vec<&str> = dyweight::train::methods::list().iter().map(|(name, ..)| *name).collect();
+        let known: Vec<&str> = dyweight::train::method::list().iter().map(|(name, ..)| *name).collect();
         if let Some(name) = self.methods.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(unknown("method", name, &known));
         }

@@ -3,12 +3,15 @@
 //! A method that is learned implements [`Learnable`] and nothing else: the trainer moves the parameters, the tape differentiates the
 //! solver made of them, and the solver file keeps what [`Learnable::export`] says.
 
-use crate::methods::gits::Ground;
+use crate::Base;
+use crate::learned::{Block, Built, Frame};
+use crate::method::MethodParams;
+use crate::solver_file::SolverFile;
 use dyweight_core::coeff::Coeff;
+use dyweight_core::denoiser::Denoiser;
 use dyweight_core::error::Result;
-use dyweight_solvers::Base;
-use dyweight_solvers::learned::{Block, Built, Frame};
-use dyweight_solvers::solver_file::{MethodParams, SolverFile};
+use dyweight_core::tensor::Tensor;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Numbers under a name and in a shape, to be looked at.
@@ -20,6 +23,30 @@ pub struct Shown {
     /// The parameters.
     pub values: Vec<f64>,
 }
+
+/// What a search has of a run.
+pub trait Ground: Sync {
+    /// What is not learned.
+    fn frame(&self) -> &Frame;
+
+    /// Network calls of an evaluation.
+    fn calls(&self) -> usize;
+
+    /// Noise of so many samples, or of those that were given, and which pairs make the last batch.
+    fn noise(&self, samples: usize) -> Result<(Tensor, Range<usize>)>;
+
+    /// What `f` makes of the samples part by part, of which the first is pair `first`.
+    fn in_parts(&self, noise: &Tensor, first: usize, f: &Solve) -> Result<Tensor>;
+
+    /// An error once the search is to stop.
+    fn onward(&self) -> Result<()>;
+
+    /// What the root finds, for all processes.
+    fn agreed(&self, find: &mut dyn FnMut() -> Result<Vec<usize>>) -> Result<Vec<usize>>;
+}
+
+/// A row for each sample of a part, from the model and the noise.
+pub type Solve<'s> = dyn Fn(&dyn Denoiser, &Tensor) -> Result<Tensor> + Sync + 's;
 
 /// A family of solvers, told apart by a list of parameters.
 pub trait Learnable: Send + Sync {
@@ -46,7 +73,7 @@ pub trait Learnable: Send + Sync {
     }
 
     /// What takes its place before training, if that is searched for.
-    fn search(&self, _: &Ground<'_>) -> Result<Option<Arc<dyn Learnable>>> {
+    fn search(&self, _: &dyn Ground) -> Result<Option<Arc<dyn Learnable>>> {
         Ok(None)
     }
 
@@ -79,7 +106,7 @@ impl dyn Learnable {
 }
 
 /// Numbers as parameters to differentiate in, or as constants.
-pub(crate) fn coeffs(params: &[f64], record: bool) -> Vec<Coeff> {
+pub fn coeffs(params: &[f64], record: bool) -> Vec<Coeff> {
     let coeff = |(i, v): (usize, &f64)| if record { Coeff::parameter(*v, i) } else { Coeff::from(*v) };
     params.iter().enumerate().map(coeff).collect()
 }

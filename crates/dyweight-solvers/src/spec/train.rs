@@ -1,25 +1,16 @@
-//! The options of training: the one list, for the command line, a TOML file and other programs. What a method alone knows stands beside it in
-//! `methods/`.
+//! The options of training: the one list, for the command line, a TOML file and other programs. What a method alone
+//! knows stands in its file.
 
-mod few_pairs;
-mod plan;
-mod teacher;
-
-pub use few_pairs::{MOST_PARAMETERS, TrainRecipe};
-pub(crate) use plan::TRAINING;
-pub use plan::{Defaults, TrainPlan};
-pub use teacher::TeacherGrid;
-
-use crate::Optimiser;
-use crate::joint::JointOptions;
-use crate::methods::base::BaseOptions;
-use crate::methods::dss::DssOptions;
-use crate::methods::dyweight::DyWeightOptions;
-use crate::methods::gits::GitsOptions;
-use crate::methods::ld3::Ld3Options;
-use crate::methods::points::{CountParallel, PointOptions};
-use crate::methods::relaxed::RelaxOptions;
+use super::{Budget, ScheduleSpec};
+use crate::base::BaseOptions;
+use crate::dss::DssOptions;
+use crate::dyweight::DyWeightOptions;
+use crate::epd::PointOptions;
+use crate::gits::GitsOptions;
+use crate::ld3::Ld3Options;
+use crate::method::{self, Method};
 use crate::rate::RateRule;
+use crate::recipe::{CountParallel, Optimiser, RelaxOptions, Supervision, Teaching};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tape::Memory;
 use serde::{Deserialize, Serialize};
@@ -195,9 +186,175 @@ pub struct TrainSpec {
     pub dss: DssOptions,
 }
 
+impl TrainSpec {
+    /// True if nothing but the reference algorithm is wanted.
+    pub fn is_plain(&self) -> bool {
+        self.plain.unwrap_or(false)
+    }
+
+    /// The method's name.
+    pub fn method_name(&self) -> &str {
+        self.method.as_deref().unwrap_or("dyweight")
+    }
+
+    /// How its method is taught.
+    pub fn taught(&self) -> Result<&'static dyn Method> {
+        method::find(self.method_name())
+    }
+
+    /// True if no gradient is taken.
+    pub fn is_gauss_newton(&self) -> bool {
+        self.optimiser == Some(Optimiser::GaussNewton)
+    }
+
+    /// True if few pairs are used well: no gradients, and a start that is chosen.
+    pub fn is_few(&self) -> bool {
+        self.recipe.map_or(self.is_gauss_newton() || self.leaves_it_open(), |recipe| recipe == TrainRecipe::Few)
+    }
+
+    /// True if nothing is said that only descent by gradients has, of a method whose authors recommend nothing else.
+    fn leaves_it_open(&self) -> bool {
+        let of_descent = self.batch.is_some()
+            || self.accumulate.is_some()
+            || self.lr.is_some()
+            || self.rate.is_some()
+            || self.warm_up.is_some()
+            || self.weight_decay.is_some()
+            || self.clip.is_some()
+            || self.validate_every.is_some()
+            || self.optimiser.is_some();
+        let squares = self.loss.as_deref().is_none_or(|loss| !["l1", "frechet"].contains(&loss));
+        let wider = self.dyweight.span.is_some() || self.init.is_some();
+        let whole = self.supervision.as_deref().is_none_or(|s| s == "endpoint") && self.noise.is_none();
+        self.taught().is_ok_and(|method| method.learns_from_few())
+            && !self.is_plain()
+            && !of_descent
+            && squares
+            && !wider
+            && whole
+    }
+
+    /// True if something of the start is left to choose: never of a solver that is given, nor where it would change what is compared.
+    pub fn is_open(&self, budget: Budget, schedule: &ScheduleSpec) -> bool {
+        let at_the_end = self.supervision.as_deref().is_none_or(|s| s == "endpoint");
+        let chosen_for = self.taught().is_ok_and(|method| method.learns_from_few())
+            && self.init.is_none()
+            && at_the_end
+            && !self.is_plain();
+        let left = self.afs.is_none() && matches!(budget, Budget::Nfe(_)) || self.order.is_none();
+        self.choose_start.unwrap_or(self.is_few()) && chosen_for && (left || !schedule.names_a_rule())
+    }
+
+    /// The options with the rule of descent that a recipe of few pairs has.
+    pub fn with_recipe(&self, method: &dyn Method) -> Self {
+        let chosen = self.is_few() && method.learns_by_gradients();
+        Self { optimiser: self.optimiser.or(chosen.then_some(Optimiser::GaussNewton)), ..self.clone() }
+    }
+
+    /// The options with those of the method's recipe. Of a recipe for gradients only what is compared is left.
+    pub fn with_usual(&self, method: &dyn Method) -> Result<Self> {
+        if !self.is_gauss_newton() {
+            return Ok(method.usual(self.clone()));
+        }
+        self.refuse_descent()?;
+        let mut still = self.clone();
+        still.relax.relax = Some(false);
+        let usual = method.usual(still);
+        let (batch, lr, rate, relax) = (None, None, None, self.relax.clone());
+        Ok(Self { batch, lr, rate, relax, iters: self.iters, validation: self.validation, ..usual })
+    }
+
+    /// An error if an option is given that whole solves do not have.
+    fn refuse_descent(&self) -> Result<()> {
+        let given = [
+            ("batch", self.batch.is_some(), "every iteration takes all pairs: give --pairs, or --micro-batch"),
+            ("accumulate", self.accumulate.is_some(), "every iteration takes all pairs: give --pairs"),
+            ("lr", self.lr.is_some(), "its steps are damped, and the damping is found by validation"),
+            ("rate", self.rate.is_some(), "its steps are damped, and the damping is found by validation"),
+            ("warm-up", self.warm_up.is_some(), "its steps are damped, and the damping is found by validation"),
+            ("weight-decay", self.weight_decay.is_some(), "its steps are damped instead"),
+            ("clip", self.clip.is_some(), "its steps are damped instead"),
+            ("validate-every", self.validate_every.is_some(), "every iteration is validated"),
+            ("relax", self.relax.relax == Some(true), "moving noise needs gradients"),
+        ];
+        let Some((option, _, why)) = given.iter().find(|(_, given, _)| *given) else { return Ok(()) };
+        let problem = format!("--optimiser gauss-newton has no --{option}: {why}");
+        Err(Error::Conflict { problem, hint: format!("leave --{option} out") })
+    }
+
+    /// A method's comparison, on whole solves.
+    pub fn taught_whole(&self, taught: Teaching) -> Result<Teaching> {
+        let step_by_step = taught.stepwise.is_some() || taught.near.is_some();
+        if !(self.is_gauss_newton() && step_by_step) {
+            return Ok(taught);
+        }
+        Ok(Teaching { supervision: self.supervised()?, stepwise: None, near: None, halved: false })
+    }
+
+    /// Which states of the teacher are compared.
+    pub fn supervised(&self) -> Result<Supervision> {
+        match self.supervision.as_deref().unwrap_or("endpoint") {
+            "endpoint" => Ok(Supervision::Endpoint),
+            "path" => Ok(Supervision::Path { stride: positive("substeps", self.substeps.unwrap_or(5))? }),
+            other => {
+                let known = ["endpoint", "path"].map(String::from).to_vec();
+                Err(Error::UnknownName { kind: "supervision", name: other.into(), known })
+            }
+        }
+    }
+}
+
+/// How much of what, where nothing is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrainRecipe {
+    /// Few pairs, no gradients, the best of many starts.
+    Few,
+    /// The paper's: many pairs, Adam, one start.
+    Paper,
+}
+
+/// Whose rule the teacher's grid follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TeacherGrid {
+    /// The student's.
+    #[default]
+    Student,
+    /// The model's own, whatever the student's: solvers on different grids then have the same teacher.
+    Model,
+}
+
+/// Options of the loss `frechet`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
+pub struct JointOptions {
+    /// Statistics of real images for the loss frechet: fashion or an .npz file [fashion].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME|FILE", help_heading = "Optimisation"))]
+    pub reference: Option<String>,
+    /// Samples that make the moments of the loss frechet, others in every iteration; --batch of them take derivatives [1000].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Optimisation"))]
+    pub moments: Option<usize>,
+}
+
+impl JointOptions {
+    /// Samples that make the moments.
+    pub fn samples(&self) -> Result<usize> {
+        match self.moments.unwrap_or(1000) {
+            n if (2..=1_000_000).contains(&n) => Ok(n),
+            n => {
+                let expected = "must lie between 2 and 1000000".into();
+                Err(Error::BadValue { name: "moments", value: n.to_string(), expected })
+            }
+        }
+    }
+}
+
 /// An enumeration by the names it has in files.
 #[cfg(feature = "clap")]
-pub(crate) fn one_of<T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static>(
+pub fn one_of<T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static>(
     names: &'static [&'static str],
 ) -> impl clap::builder::TypedValueParser<Value = T> {
     use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -244,21 +401,24 @@ impl std::fmt::Display for ClassName {
     }
 }
 
-pub(crate) fn positive(name: &'static str, value: usize) -> Result<usize> {
+/// A count of at least one, of an option.
+pub fn positive(name: &'static str, value: usize) -> Result<usize> {
     if (1..=100_000_000).contains(&value) {
         return Ok(value);
     }
     Err(Error::BadValue { name, value: value.to_string(), expected: "must lie between 1 and 100000000".into() })
 }
 
-pub(crate) fn not_negative(name: &'static str, value: f64) -> Result<f64> {
+/// A number of 0 or above, of an option.
+pub fn not_negative(name: &'static str, value: f64) -> Result<f64> {
     if value.is_finite() && value >= 0.0 {
         return Ok(value);
     }
     Err(Error::BadValue { name, value: value.to_string(), expected: "must be a finite number, 0 or above".into() })
 }
 
-pub(crate) fn finite_above(name: &'static str, value: f64, bound: f64) -> Result<f64> {
+/// A number above a bound, of an option.
+pub fn finite_above(name: &'static str, value: f64, bound: f64) -> Result<f64> {
     if value.is_finite() && value > bound {
         return Ok(value);
     }

@@ -4,10 +4,10 @@
 //! LIST = none | wide | PART,PART,…      PART = state | bands[:EDGE:EDGE…] | operator:3|5[:mixed] | sample | embedding
 //! ```
 
+use super::{Bands, EmbeddingShift, Operator, SIZES, SampleNet, Span, StateWeights, check_edges};
 use dyweight_core::denoiser::{no_embedding, no_feature};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Stream;
-use dyweight_solvers::span::{Bands, EmbeddingShift, Operator, SIZES, SampleNet, Span, StateWeights, check_edges};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -253,13 +253,6 @@ fn refused(problem: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Loss, TrainSpec, train};
-    use dyweight_core::denoiser::Model;
-    use dyweight_core::mixture::Mixture;
-    use dyweight_solvers::learned::{Block, LearnedSolver};
-    use dyweight_solvers::solver_file::SolverFile;
-    use dyweight_solvers::spec::{Budget, ScheduleSpec};
-    use std::sync::Arc;
 
     #[test]
     fn lists_are_read_and_written_in_one_order() {
@@ -278,50 +271,7 @@ mod tests {
         }
     }
 
-    /// Two pixels side by side, in which every part has something to do.
-    fn model() -> Arc<dyn Model> {
-        Arc::new(Mixture::spiral().shaped([1, 1, 2]).unwrap())
-    }
-
-    fn spec(span: Option<&str>) -> TrainSpec {
-        let mut spec = TrainSpec { iters: Some(6), batch: Some(5), teacher_nfe: Some(10), ..TrainSpec::default() };
-        (spec.validation, spec.validate_every) = (Some(8), Some(2));
-        spec.dyweight.span = span.map(|text| text.parse().unwrap());
-        spec
-    }
-
     const ALL: &str = "state,bands:1,operator:3,sample";
-
-    #[test]
-    fn every_part_starts_as_dyweight_and_is_moved_at_its_own_rate() {
-        let plan = |span| {
-            let schedule = ScheduleSpec::default();
-            spec(span).plan(&*model(), &schedule, Budget::Nfe(3), Loss::L2).unwrap()
-        };
-        let rates: Vec<f64> = plan(Some(ALL)).recipe.phases[0].groups.iter().map(|g| g.rate.base).collect();
-        assert_eq!(rates, [0.03, 0.01, 0.005]);
-        assert_eq!(plan(None).recipe.phases[0].groups.len(), 1);
-        // The same start by validation, and another end where nobody validates.
-        let trained = |spec: &TrainSpec| train(model(), Budget::Nfe(3), spec).unwrap();
-        let plain = trained(&spec(None));
-        for span in ["state", "bands:1", "operator:3", "sample", ALL] {
-            let start = trained(&spec(Some(span)));
-            assert_eq!(start.training["initial_loss"], plain.training["initial_loss"], "{span}");
-            let file = trained(&TrainSpec { plain: Some(true), ..spec(Some(span)) });
-            let Some(weights) = file.body.weights() else { unreachable!() };
-            assert_eq!(weights.span.parts().join(","), span);
-            let moved = |block: &Block, params: &[f64]| block.is_empty() || params.iter().any(|v| *v != 0.0);
-            let mut rest = &weights.params()[..];
-            for block in weights.blocks() {
-                let (own, others) = rest.split_at(block.len());
-                assert!(moved(&block, own), "{span}: nothing has moved in {}", block.name);
-                rest = others;
-            }
-            // What was learned is what is read again, to the last bit.
-            let read = SolverFile::parse(&file.to_bytes()).unwrap();
-            assert_eq!(read, file);
-        }
-    }
 
     /// What is worth having, of what there is.
     #[test]

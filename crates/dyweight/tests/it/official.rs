@@ -3,7 +3,8 @@
 //! The files are not in this repository. With `DYWEIGHT_OFFICIAL_DIR` set to a directory that holds them (named like
 //! `00000-cifar-nfe3.pkl`, `flux-dyweight_nfe3.pt`), all of them are converted and compared.
 
-use dyweight_files::{OfficialCoefficients, Preset, Presets};
+use dyweight::files::OfficialCoefficients;
+use dyweight::{learned, presets};
 use dyweight_testing::outside;
 
 /// The flat file name of a released file, from its path in the release.
@@ -18,10 +19,12 @@ fn flat_name(source: &str) -> String {
 #[test]
 fn released_files_equal_the_presets() {
     let Some(directory) = outside("DYWEIGHT_OFFICIAL_DIR") else { return };
-    let presets = &Presets::official().expect("built in").presets;
-    for Preset { name, source, coefficients, .. } in presets {
-        let path = directory.join(flat_name(source));
-        let read = OfficialCoefficients::read(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert_eq!(read, *coefficients, "{name}");
+    for name in presets::names().filter(|name| presets::model(name).is_some()) {
+        let (_, mut preset) = presets::find(name).unwrap();
+        let source = preset.training.remove("source").unwrap();
+        preset.training.remove("provenance");
+        let read = OfficialCoefficients::read(&directory.join(flat_name(source.as_str().unwrap())));
+        let read = read.unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(learned::released(&read).unwrap(), preset, "{name}");
     }
 }

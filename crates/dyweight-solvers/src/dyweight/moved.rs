@@ -7,13 +7,13 @@
 //!
 //! Weights outside the window do not exist, so nothing has to be masked.
 
+use crate::Weights;
 use crate::learnable::{Learnable, Shown, in_blocks};
+use crate::learned::{Block, Built, Frame, LearnedSolver};
+use crate::solver_file::{MethodParams, SolverFile};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::Result;
 use dyweight_core::solver::{Rows, Scales};
-use dyweight_solvers::Weights;
-use dyweight_solvers::learned::{Block, Built, Frame, LearnedSolver};
-use dyweight_solvers::solver_file::{MethodParams, SolverFile};
 use serde::{Deserialize, Serialize};
 
 /// How scales are parametrised.
@@ -153,7 +153,7 @@ impl Learnable for LearnedWeights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dyweight_solvers::span::{Bands, Span};
+    use crate::span::{Bands, Span};
 
     #[test]
     fn rows_and_scales_come_back() {

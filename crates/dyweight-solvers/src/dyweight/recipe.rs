@@ -1,22 +1,20 @@
 //! DyWeight: its options, where it starts, and its recipe.
 
-use super::learned_weights::{LearnedWeights, ScaleMode};
-use super::span::{On, SpanSpec};
-use super::{Common, Method, Start, USUAL_WINDOW, other_method};
+use super::{LearnedWeights, ScaleMode};
+use crate::Weights;
 use crate::learnable::Learnable;
-use crate::optimiser::Optimiser;
-use crate::recipe::Phase;
-use crate::spec::TrainSpec;
+use crate::learned::Frame;
+use crate::method::{Method, Open, Start, USUAL_WINDOW, other_method};
+use crate::recipe::{Common, Optimiser, Phase};
+use crate::solver_file::Asked;
+use crate::span::{On, SpanSpec};
+use crate::span::{Span, fitted_rows};
+use crate::spec::Budget;
+use crate::spec::train::TrainSpec;
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Stream;
-use dyweight_core::solver::{Initial, Ipndm, Rows, Scales, Solver};
-use dyweight_sample::Learned;
-use dyweight_solvers::Weights;
-use dyweight_solvers::learned::Frame;
-use dyweight_solvers::solver_file::Asked;
-use dyweight_solvers::span::{Span, fitted_rows};
-use dyweight_solvers::spec::Budget;
+use dyweight_core::solver::{Initial, Rows, Scales};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -41,11 +39,15 @@ pub struct DyWeightOptions {
 }
 
 /// The method.
-pub(super) struct DyWeightMethod;
+pub struct DyWeightMethod;
 
 impl Method for DyWeightMethod {
-    fn name(&self) -> &'static str {
-        "dyweight"
+    fn learns_from_few(&self) -> bool {
+        true
+    }
+
+    fn named_starts(&self) -> &'static [&'static str] {
+        &STARTS
     }
 
     fn options(&self) -> &'static [&'static str] {
@@ -65,12 +67,8 @@ impl Method for DyWeightMethod {
         }
     }
 
-    fn stand_in(&self, _: &TrainSpec, _: bool) -> Result<Box<dyn Solver>> {
-        Ok(Box::new(Ipndm::euler()))
-    }
-
-    fn start(&self, spec: &TrainSpec, frame: &Frame) -> Result<Start> {
-        let begins = beginning(spec, frame)?;
+    fn start(&self, spec: &TrainSpec, frame: &Frame, open: &Open) -> Result<Start> {
+        let begins = beginning(spec, frame, open)?;
         let widths: Vec<usize> = begins.rows.iter().map(Vec::len).collect();
         let window = widths.iter().copied().max().unwrap_or(1);
         let mode = match spec.dyweight.no_time_scale.unwrap_or(false) {
@@ -134,7 +132,7 @@ struct Beginning {
 const MOST_WEIGHTS: usize = 1 << 20;
 
 /// Weights, scales and time shifting to begin with.
-fn beginning(spec: &TrainSpec, frame: &Frame) -> Result<Beginning> {
+fn beginning(spec: &TrainSpec, frame: &Frame, open: &Open) -> Result<Beginning> {
     let (steps, afs) = (frame.grid.steps(), frame.afs);
     let window = spec.order.unwrap_or(USUAL_WINDOW);
     if window == 0 {
@@ -156,24 +154,25 @@ fn beginning(spec: &TrainSpec, frame: &Frame) -> Result<Beginning> {
         "euler" => start(Initial::Euler),
         "uniform" => start(Initial::Uniform),
         "perturbed" => Beginning { perturbed: true, ..start(Initial::Ab) },
-        file => start_from(spec, file, steps, afs)?,
+        file => start_from(spec, (file, open), steps, afs)?,
     })
 }
 
 /// The starts that have names.
-pub(crate) const STARTS: [&str; 5] = ["ab", "ipndm", "euler", "uniform", "perturbed"];
+const STARTS: [&str; 5] = ["ab", "ipndm", "euler", "uniform", "perturbed"];
 
 /// The start from a solver file of the same length. What the options leave open the file decides.
-fn start_from(spec: &TrainSpec, file: &str, steps: usize, afs: bool) -> Result<Beginning> {
-    let learned = match Learned::open(file) {
+fn start_from(spec: &TrainSpec, (file, open): (&str, &Open), steps: usize, afs: bool) -> Result<Beginning> {
+    let asked = Asked { budget: Some(Budget::Steps(steps)), guidance: spec.guidance, calls: None };
+    let (body, _) = match open(file, Some(asked)) {
         Err(Error::UnknownName { .. }) | Err(Error::Io { .. }) if !file.contains(['.', '/', ':']) => {
             let known = ["ab", "euler", "uniform", "perturbed", "a solver file"].map(String::from).to_vec();
             return Err(Error::UnknownName { kind: "initialisation", name: file.into(), known });
         }
-        other => other?.at(Asked { budget: Some(Budget::Steps(steps)), guidance: spec.guidance, calls: None })?,
+        other => other?,
     };
-    let Some(weights) = learned.body.weights() else {
-        return Err(other_method(file, learned.body.method(), "dyweight"));
+    let Some(weights) = body.weights() else {
+        return Err(other_method(file, body.method(), "dyweight"));
     };
     if weights.weights.len() != steps {
         let what = format!("steps of {file}, given as the start");

@@ -1,5 +1,11 @@
 //! DyWeight's parameters as a solver file keeps them: the weights and scales themselves, whatever they were learned through.
 
+mod moved;
+mod recipe;
+
+pub use moved::{LearnedWeights, ScaleMode};
+pub use recipe::{DyWeightMethod, DyWeightOptions};
+
 use crate::learned::{Block, Built, Frame, LearnedSolver, split};
 use crate::span::{Span, widths};
 use dyweight_core::coeff::Coeff;
@@ -50,11 +56,6 @@ impl Weights {
         let (span, scales) = (parts.pop().unwrap_or_default(), parts.pop().unwrap_or_default().to_vec());
         (parts.into_iter().map(<[T]>::to_vec).collect(), scales, span)
     }
-
-    /// Where the states of a run really are.
-    pub fn realised_times(&self, sigmas: &[f64]) -> Vec<f64> {
-        if self.time_shift { realised_times(sigmas, &self.weights) } else { sigmas.to_vec() }
-    }
 }
 
 impl LearnedSolver for Weights {
@@ -93,6 +94,10 @@ impl LearnedSolver for Weights {
         let (rows, scales, span) = self.cut(params);
         let solver = DyWeight::new(rows, scales)?.time_shift(self.time_shift).span(self.span.with(span))?;
         Ok(Built { solver: Box::new(solver), times: frame.grid.coeffs() })
+    }
+
+    fn realised_times(&self, nominal: &[f64], _: Option<f64>) -> Result<Vec<f64>> {
+        Ok(if self.time_shift { realised_times(nominal, &self.weights) } else { nominal.to_vec() })
     }
 
     fn warnings(&self) -> Vec<String> {
