@@ -19,6 +19,8 @@ const FIRST: usize = 4;
 const KEPT: usize = 12;
 /// On so many.
 const SECOND: usize = 16;
+/// Of a model whose calls cost nothing as many times more: few pairs take a good setting for a bad one.
+const LIGHT: usize = 64;
 
 /// The best handcrafted solver, and how it did.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,10 +50,10 @@ impl Trainer {
         watch: &mut dyn FnMut(usize),
     ) -> Result<Option<Rival>> {
         let ready = self.handcrafted(nfe)?;
-        let (tried, pairs) = (ready.len(), self.plan.recipe.pairs_needed().max(1));
+        let (tried, pairs) = (ready.len(), self.rounds());
         let ready = halve_one(ready, &[KEPT, 1], |round, one| {
             watch(tried + tried.min(KEPT));
-            let pairs = pairs.min([FIRST, SECOND][round]);
+            let pairs = pairs[round];
             one.loss = self.mean_loss(&dataset.training, 0..pairs, &one.sampler.plan())?;
             Ok(one.loss)
         })?;
@@ -60,6 +62,13 @@ impl Trainer {
         };
         let loss = self.mean_loss(&dataset.validation, 0..self.plan.recipe.validation_pairs, &best.sampler.plan())?;
         Ok(Some(Rival { name: best.setting.title(), distance: loss.sqrt(), tried }))
+    }
+
+    /// Pairs of each round.
+    fn rounds(&self) -> [usize; 2] {
+        let (all, times) =
+            (self.plan.recipe.pairs_needed().max(1), if self.config().model.is_light() { LIGHT } else { 1 });
+        [FIRST, SECOND].map(|pairs| all.min(times * pairs))
     }
 
     pub(crate) fn on_model(&self) -> OnModel<'_> {
@@ -93,8 +102,8 @@ impl Trainer {
 
     /// Network calls of that search, and of the judgement.
     pub fn calls_of_search(&self, nfe: usize) -> Result<usize> {
-        let (tried, pairs) = (self.handcrafted(nfe)?.len(), self.plan.recipe.pairs_needed().max(1));
-        let solves = tried * pairs.min(FIRST) + tried.min(KEPT) * pairs.min(SECOND) + self.plan.recipe.validation_pairs;
+        let (tried, [first, second]) = (self.handcrafted(nfe)?.len(), self.rounds());
+        let solves = tried * first + tried.min(KEPT) * second + self.plan.recipe.validation_pairs;
         Ok(if tried == 0 { 0 } else { nfe * solves })
     }
 

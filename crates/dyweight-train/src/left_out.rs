@@ -7,6 +7,9 @@ use dyweight_sample::{Learned, SampleSpec, Who};
 use dyweight_solvers::solver_file::{Asked, SolverFile};
 use dyweight_solvers::spec::Budget;
 
+/// A budget that is no closer than this share of its rival's distance is as good as none: on other pairs it may be further.
+const CLEARLY: f64 = 0.75;
+
 /// A budget between trained ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeftOut {
@@ -19,10 +22,10 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// True if somebody who asks for it is better served by the rival.
-    pub fn is_worse(&self) -> bool {
-        // NaN is worse than anything.
-        self.rival.as_ref().is_some_and(|rival| !(self.distance <= rival.distance))
+    /// True if it is not clearly closer than its rival: then it is worth a training of its own.
+    pub fn is_weak(&self) -> bool {
+        // NaN is further than anything.
+        self.rival.as_ref().is_some_and(|rival| !(self.distance <= CLEARLY * rival.distance))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `--one-file`: all budgets from one start, those between them compared, and one that is worse than its rival trained as well.
+//! `--one-file`: all budgets from one start, those between them compared, and one that is not clearly closer than its rival trained as well.
 
 use super::TrainArgs;
 use super::job::{Job, named};
@@ -47,12 +47,12 @@ impl<'r> Range<'r> {
         loop {
             let file = self.joined(&jobs)?;
             let between = self.between(&trainer, &dataset, &file)?;
-            let worse: Vec<&LeftOut> = between.iter().filter(|one| one.is_worse()).collect();
-            if worse.is_empty() {
+            let weak: Vec<&LeftOut> = between.iter().filter(|one| one.is_weak()).collect();
+            if weak.is_empty() {
                 return if self.comm.is_root() { self.write(args, &jobs, &file, &between) } else { Ok(()) };
             }
             let first = jobs.len();
-            for one in worse {
+            for one in weak {
                 ui::say(&format!("{}: trained as well", sentence(one)));
                 let prompts = trainer.config().prompts.clone();
                 let budget = Budget::Nfe(one.nfe);
