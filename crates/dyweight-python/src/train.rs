@@ -196,7 +196,7 @@ impl Request {
 /// What a run finds, or a finished one has left.
 fn solver_of(run: &TrainRun, listener: &mut Listener<'_>) -> Result<SolverFile> {
     let mut solver = None;
-    run_each(&[run], &mut |_, dataset| {
+    run_each(&[run], None, &mut |_, dataset| {
         solver = Some(match (dataset, run.out()) {
             (Some(dataset), _) => {
                 let (_, outcome) = run.run(dataset, listener)?;

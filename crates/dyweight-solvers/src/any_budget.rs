@@ -62,6 +62,11 @@ impl AnyBudget {
         (steps(self.trained.first()), steps(self.trained.last()))
     }
 
+    /// True if this number of steps was trained, not one on either side.
+    pub fn is_trained(&self, steps: usize) -> bool {
+        self.trained.iter().any(|member| member.steps() == steps)
+    }
+
     /// Window: the most slopes a step weighs.
     pub fn window(&self) -> usize {
         self.trained.iter().flat_map(|t| &t.weights).map(Vec::len).max().unwrap_or(0)

@@ -114,6 +114,12 @@ impl Trainer {
         Ok(settled.map(|trainer| (trainer, search)))
     }
 
+    /// The same training from the start that an interrupted run has chosen. Every process must call it.
+    pub fn settled_before(&self) -> Result<Option<Self>> {
+        let search = if self.is_open() { self.on_record()? } else { None };
+        search.as_ref().and_then(StartSearch::chosen).map(|chosen| self.starting_at(chosen)).transpose()
+    }
+
     /// The same run from a start: what it is follows from the options that were given.
     fn starting_at(&self, start: &TriedStart) -> Result<Self> {
         let config = self.config().starting_at(start.afs, start.order, &start.schedule);

@@ -62,11 +62,14 @@ impl Trainer {
         Ok(Some(Rival { name: best.setting.title(), distance: loss.sqrt(), tried }))
     }
 
+    pub(crate) fn on_model(&self) -> OnModel<'_> {
+        let config = self.config();
+        OnModel { model: &*config.model, identity: config.identity.clone(), calls: self.plan.calls() }
+    }
+
     /// All that can make so many calls.
     fn handcrafted(&self, nfe: usize) -> Result<Vec<Trial>> {
-        let config = self.config();
-        let (model, identity) = (&*config.model, config.identity.clone());
-        let on = OnModel { model, identity, calls: self.plan.calls() };
+        let on = self.on_model();
         let trial = |setting: Handcrafted| {
             let (schedule, afs) = (setting.schedule.clone(), setting.afs);
             let spec = SampleSpec { budget: Some(Budget::Nfe(nfe)), schedule, afs, denoise_to_zero: false };
@@ -96,7 +99,7 @@ impl Trainer {
     }
 
     /// Mean squared difference to the teacher; infinite where a sample diverges.
-    fn mean_loss(&self, targets: &Targets, pairs: Range<usize>, plan: &Plan<'_>) -> Result<f64> {
+    pub(crate) fn mean_loss(&self, targets: &Targets, pairs: Range<usize>, plan: &Plan<'_>) -> Result<f64> {
         let errors = match self.errors(targets, pairs, plan) {
             // It diverged, or left the levels the network takes.
             Err(Error::Diverged { .. } | Error::BadValue { .. }) => return Ok(f64::INFINITY),

@@ -161,16 +161,19 @@ impl TrainRun {
     }
 }
 
-/// Does runs one after the other, all under lock from the beginning. Each is given the pairs it shares with the one before, or none if it is
+/// Does runs one after the other, all under lock from the beginning. Each is given the pairs it shares with the one before, the first `shared`, or none if it is
 /// finished already.
-pub fn run_each(runs: &[&TrainRun], one: &mut dyn FnMut(usize, Option<&Dataset>) -> Result<()>) -> Result<()> {
+pub fn run_each(
+    runs: &[&TrainRun],
+    mut shared: Option<Dataset>,
+    one: &mut dyn FnMut(usize, Option<&Dataset>) -> Result<()>,
+) -> Result<()> {
     let Some(first) = runs.first() else { return Ok(()) };
     let own = if first.is_root() { runs } else { &[] };
     let outs = own.iter().filter_map(|run| run.outputs.out.as_deref());
     let _locks = outs.map(Lock::file).collect::<Result<Vec<_>>>()?;
     let finished = |run: &&TrainRun| run.trainer.config().resume && run.is_finished();
     let finished: Vec<bool> = first.trainer.config().comm.broadcast(|| Ok(runs.iter().map(finished).collect()))?;
-    let mut shared = None;
     for (index, (run, finished)) in runs.iter().zip(finished).enumerate() {
         if finished {
             one(index, None)?;

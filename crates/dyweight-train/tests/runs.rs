@@ -127,7 +127,7 @@ fn each_text_is_encoded_once_however_many_budgets_starts_and_stages_a_run_has() 
     let known = first.config().prompts.clone();
     let second = TrainConfig { prompts: known, budget: Budget::Nfe(8), ..config(&model, spec(), &place.0.join("b")) };
     let runs = [run_of(first, &place.out()), run_of(second.prepare().unwrap(), &place.0.join("b"))];
-    run_each(&runs.each_ref(), &mut |index, dataset| {
+    run_each(&runs.each_ref(), None, &mut |index, dataset| {
         runs[index].trainer.work()?;
         runs[index].run(dataset.unwrap(), &mut Until(usize::MAX))?;
         runs[index].finish()

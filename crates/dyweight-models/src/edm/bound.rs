@@ -1,7 +1,7 @@
 //! A network with its labels bound: the view solvers have.
 
 use super::Edm;
-use super::embedding::LowerOrderFinalText;
+use super::embedding::EmbeddingInputs;
 use super::unet::Tape;
 use crate::exchange::{leading_channels, scaled_act};
 use crate::preconditioned::{self, Factors, Preconditioned, passes};
@@ -81,7 +81,7 @@ impl Preconditioned for Bound<'_> {
         let shift = samples.flat_map(|i| levels.parts().1.iter().map(move |by| by.of(i) as f32)).collect();
         let input = scaled_act(x, x.shape()[1], |i| of[i].input);
         let (out, tape, narrowest) =
-            self.model.net.forward(input, LowerOrderFinalText { noise, labels: rows, shift }, record);
+            self.model.net.forward(input, EmbeddingInputs { noise, labels: rows, shift }, record);
         Ok((leading_channels(&out, x.shape())?, (tape, narrowest)))
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Embedding {
 }
 
 /// What the network is told beside the image.
-pub(super) struct LowerOrderFinalText<'l> {
+pub(super) struct EmbeddingInputs<'l> {
     /// c_noise of each sample.
     pub noise: Vec<f32>,
     /// A label row for each sample, or nothing at all.
@@ -76,8 +76,8 @@ impl Embedding {
     }
 
     /// The embedding of each sample.
-    pub(super) fn forward(&self, told: LowerOrderFinalText<'_>) -> (Act, EmbeddingTape) {
-        let LowerOrderFinalText { noise, labels, shift } = told;
+    pub(super) fn forward(&self, told: EmbeddingInputs<'_>) -> (Act, EmbeddingTape) {
+        let EmbeddingInputs { noise, labels, shift } = told;
         let samples = noise.len();
         let waves: Vec<f32> = noise.iter().flat_map(|c| self.waves(*c)).collect();
         let waves = Act::from_rows(samples, &waves);

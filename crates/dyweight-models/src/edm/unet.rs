@@ -2,7 +2,7 @@
 
 use super::blueprint::Blueprint;
 use super::config::Config;
-use super::embedding::{self, Embedding, LowerOrderFinalText};
+use super::embedding::{self, Embedding, EmbeddingInputs};
 use super::layer::{Backward, Forward, Layer, LayerTape};
 use super::weights::Weights;
 use dyweight_core::error::Result;
@@ -38,7 +38,7 @@ impl UNet {
 
     /// The output for image `x` and what the network is told; with a tape if it is to be differentiated.
     /// The activation between encoder and decoder is handed over too: it is on the stack anyway.
-    pub(super) fn forward(&self, x: Act, told: LowerOrderFinalText<'_>, record: bool) -> (Act, Option<Tape>, Arc<Act>) {
+    pub(super) fn forward(&self, x: Act, told: EmbeddingInputs<'_>, record: bool) -> (Act, Option<Tape>, Arc<Act>) {
         let (embedding, saved) = self.embedding.forward(told);
         let x = Arc::new(x);
         let mut state = Forward { aux: x.clone(), x, out: None, stack: Vec::new(), embedding };

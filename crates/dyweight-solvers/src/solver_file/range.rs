@@ -100,6 +100,14 @@ impl SolverFile {
         Some((self.evaluations(least) * self.calls(), self.evaluations(most) * self.calls()))
     }
 
+    /// Budgets between the trained ones of a file that serves a range, in network calls.
+    pub fn left_out(&self) -> Vec<usize> {
+        let MethodParams::Any(any) = &self.body else { return Vec::new() };
+        let (least, most) = any.range();
+        let between = (least..most).filter(|steps| !any.is_trained(*steps));
+        between.map(|steps| self.evaluations(steps) * self.calls()).collect()
+    }
+
     /// Network calls of an evaluation.
     fn calls(&self) -> usize {
         (self.nfe / self.evaluations(self.steps).max(1)).max(1)

@@ -32,7 +32,7 @@ pub(super) struct Evaluator<'j> {
     pub targets: &'j Targets,
     /// The teacher's samples by their features, where there are any; none but at rank 0.
     pub imitated: Option<&'j Paired>,
-    /// LowerOrderFinalText how many samples are done; true asks to stop.
+    /// Told how many samples are done; true asks to stop.
     pub tick: &'j (dyn Fn(usize) -> Result<()> + Sync),
 }
 
@@ -99,9 +99,10 @@ impl Evaluator<'_> {
         if self.targets.comm().is_root() { self.gathered(rows) } else { Ok(None) }
     }
 
-    /// How the teacher's own endpoints do by the reference and with their prompts; nothing without either, and at every rank but 0.
+    /// How the teacher's own endpoints do by the reference, with their prompts and against the exact solution; nothing without any, and at every rank but 0.
     pub fn teacher(&self, key: &str, features: Option<&Features>) -> Result<Option<Score>> {
-        if self.reference().is_none() && self.judging.scorers.is_empty() {
+        let exact = self.teacher_to_exact()?;
+        if self.reference().is_none() && self.judging.scorers.is_empty() && exact.is_none() {
             return Ok(None);
         }
         let scores = |samples: &Tensor, range: Range<usize>| self.judging.scores(self.subject, samples, range);
@@ -122,7 +123,7 @@ impl Evaluator<'_> {
             sequential_calls: None,
             steps: teacher.sampler.steps(),
             failed: None,
-            rmse: None,
+            rmse: exact,
             psnr: None,
             frechet: features.map(|features| self.frechet(features)).transpose()?.flatten(),
             imitation: None,

@@ -6,6 +6,7 @@
 
 mod candidate;
 mod evaluator;
+mod exact;
 mod experiment;
 mod fairness;
 mod files;

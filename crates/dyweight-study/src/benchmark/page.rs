@@ -226,7 +226,7 @@ impl View<'_> {
             if let Some((_, than)) = style.pair.as_ref().filter(|(_, than)| self.rows().contains(&than.as_str())) {
                 section.table(self.excess(measure, than));
             }
-            if matches!(measure, Measure::Frechet | Measure::Prompted(_)) {
+            if matches!(measure, Measure::Rmse | Measure::Frechet | Measure::Prompted(_)) {
                 self.teachers(section, measure);
             }
             if measure == Measure::Rmse && self.in_latents().is_empty() {
@@ -277,8 +277,16 @@ impl View<'_> {
         for (index, subject) in self.experiment.subjects.iter().enumerate() {
             let score = self.results.scores.get(&self.experiment.teacher_key(index));
             if let Some((score, found)) = score.and_then(|s| Some((s, measure.of(s)?))) {
+                let what = match measure {
+                    Measure::Rmse => format!(
+                        "is itself {found} from the exact solution ({} steps of Heun's method). Distances far below that say how well it is imitated, no \
+                         more.",
+                        super::exact::STEPS
+                    ),
+                    _ => format!("is at {found} itself. Whoever imitates it exactly is there too."),
+                };
                 section.text(format!(
-                    "The teacher on {}, {} with {} calls, is at {found} itself. Whoever imitates it exactly is there too.",
+                    "The teacher on {}, {} with {} calls, {what}",
                     subject.name, score.solver, score.nfe
                 ));
             }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// Steps of the teacher, which is the classical AB-4.
 pub const TEACHER_STEPS: usize = 100;
 
-/// LowerOrderFinalText after each cell.
+/// Told after each cell.
 #[derive(Clone, Debug)]
 pub struct CellProgress<'a> {
     /// Cells on record, of those asked for.

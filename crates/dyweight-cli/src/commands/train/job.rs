@@ -99,6 +99,17 @@ impl<'j> Job<'j> {
         beside(&self.out, "config.toml")
     }
 
+    /// Trains on the pairs that a run is given; without any it is finished already.
+    pub fn learn_or_say(&self, args: &TrainArgs, dataset: Option<&Dataset>) -> Result<()> {
+        match dataset {
+            Some(dataset) => self.learn(args, dataset),
+            None => {
+                ui::say(&format!("{} is finished already", self.out.display()));
+                Ok(())
+            }
+        }
+    }
+
     /// Trains on these pairs, and says what came of it.
     pub fn learn(&self, args: &TrainArgs, dataset: &Dataset) -> Result<()> {
         let (is_root, started) = (self.run.trainer.config().comm.is_root(), Instant::now());
@@ -205,4 +216,12 @@ pub fn named(out: &Path, several: bool, budget: Budget) -> PathBuf {
         name.push(extension);
     }
     out.with_file_name(name)
+}
+
+/// The files of the budgets between these, which may have to be trained as well.
+pub fn between(out: &Path, budgets: &[Budget]) -> Vec<PathBuf> {
+    let calls = |budget: &Budget| if let Budget::Nfe(nfe) = budget { Some(*nfe) } else { None };
+    let calls: Vec<usize> = budgets.iter().filter_map(calls).collect();
+    let (Some(least), Some(most)) = (calls.iter().min(), calls.iter().max()) else { return Vec::new() };
+    (*least..*most).filter(|nfe| !calls.contains(nfe)).map(|nfe| named(out, true, Budget::Nfe(nfe))).collect()
 }

@@ -3,6 +3,7 @@
 mod improvement;
 mod job;
 mod options;
+mod range;
 mod result;
 mod show;
 
@@ -11,14 +12,14 @@ pub use options::TrainArgs;
 use crate::args::{class_of, opened};
 use crate::{files, ui};
 use dyweight::comm::Comm;
-use dyweight::error::shown;
-use dyweight::files::{NamedPath, atomic};
+use dyweight::files::NamedPath;
 use dyweight::models::ModelSpec;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
 use dyweight::train::{ClassName, TrainRun, run_each};
 use dyweight::{Error, Result};
 use job::Job;
+use range::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -46,12 +47,21 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     if let Some(class) = &mut args.spec.class {
         *class = ClassName::Number(class_of(&class.to_string(), model.class_names(), &[])?);
     }
-    let several = budgets.len() > 1;
-    let mut jobs: Vec<Job<'_>> = Vec::new();
-    for budget in &budgets {
-        let encoded = jobs.first().and_then(|job| job.run.trainer.config().prompts.clone());
-        jobs.push(Job::new(&args, (&model, encoded), comm, *budget, job::named(&out, several, *budget))?);
+    let make = |args: &TrainArgs, budget, out, prompts| Job::new(args, (&model, prompts), comm, budget, out);
+    let range = range.map(|out| Range { out, make: &make, comm });
+    let start = range.as_ref().map(|range| range.start(&args, &budgets)).transpose()?;
+    if let Some(known) = start.as_ref().map(|start| start.known(&args)).transpose()?.flatten() {
+        args = known;
     }
+    let each = |args: &TrainArgs| {
+        let mut jobs: Vec<Job<'_>> = Vec::new();
+        for budget in &budgets {
+            let encoded = jobs.first().and_then(|job| job.run.trainer.config().prompts.clone());
+            jobs.push(make(args, *budget, job::named(&out, budgets.len() > 1, *budget), encoded)?);
+        }
+        Ok(jobs)
+    };
+    let mut jobs = each(&args)?;
     if range.is_some() {
         // What cannot be joined is refused before the work.
         SolverFile::joined(jobs.iter().map(Job::beginning).collect::<Result<Vec<_>>>()?)?;
@@ -64,24 +74,31 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     files::place(&outputs, &args.inputs())?;
     own.iter().try_for_each(|job| job.keep_neighbours_apart(&args))?;
     own.iter().try_for_each(|job| job.run.keep_finished())?;
-    if let Some(out) = range.filter(|_| comm.is_root()) {
+    if let Some(Range { out, .. }) = range.as_ref().filter(|_| comm.is_root()) {
         files::place(&[("--out", out)], &args.inputs())?;
         let goes_on = jobs.iter().any(|job| job.run.goes_on()) && is_of(out, &budgets);
         files::keep_finished(out, args.overwrite || goes_on, "--out")?;
+        let between = job::between(out, &budgets);
+        let between: Vec<NamedPath<'_>> = between.iter().map(|file| ("a budget between,", file.as_path())).collect();
+        files::place(&between, &args.inputs())?;
+        let kept = |(_, file): &NamedPath<'_>| files::keep_finished(file, args.overwrite || args.resume, "--out");
+        between.iter().try_for_each(kept)?;
     }
     if args.dry_run {
         return own.iter().try_for_each(|job| job.dry_run(&args));
     }
+    let mut pairs = None;
+    if let Some((settled, dataset)) = start.as_ref().map(|start| start.choose(&args)).transpose()?.flatten() {
+        (args, pairs) = (settled, Some(dataset));
+        jobs = each(&args)?;
+    }
     let runs: Vec<&TrainRun> = jobs.iter().map(|job| &job.run).collect();
-    run_each(&runs, &mut |index, dataset| match dataset {
-        Some(dataset) => jobs[index].learn(&args, dataset),
-        None => {
-            ui::say(&format!("{} is finished already", jobs[index].out.display()));
-            Ok(())
-        }
+    run_each(&runs, pairs.clone(), &mut |index, dataset| {
+        pairs = pairs.take().or(dataset.cloned());
+        jobs[index].learn_or_say(&args, dataset)
     })?;
-    match range.filter(|_| comm.is_root()) {
-        Some(out) => join(&jobs, out, &args),
+    match range {
+        Some(range) => range.serve(&args, jobs, pairs),
         None => Ok(()),
     }
 }
@@ -90,20 +107,4 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
 fn is_of(out: &Path, budgets: &[Budget]) -> bool {
     let served = files::solver_file(out).ok().and_then(|file| file.served());
     served.is_some_and(|(least, most)| [least, most].iter().all(|nfe| budgets.contains(&Budget::Nfe(*nfe))))
-}
-
-/// One file for the range of all budgets, beside those of each.
-fn join(jobs: &[Job<'_>], out: &Path, args: &TrainArgs) -> Result<()> {
-    let named = |job: &Job<'_>| Ok((shown(&job.out), files::solver_file(&job.out)?));
-    let file = SolverFile::joined(jobs.iter().map(named).collect::<Result<Vec<_>>>()?)?;
-    atomic::write(out, &file.to_bytes())?;
-    let Some((least, most)) = file.served() else { return Ok(()) };
-    if args.json {
-        ui::print_json(&serde_json::json!({ "out": files::text(out), "serves": [least, most] }));
-        return Ok(());
-    }
-    ui::say(&format!("wrote {} for every budget from {least} to {most} network calls", shown(out)));
-    ui::say(&format!("next: {} --nfe {least}", args.next_command(&jobs[0].model.name, out)));
-    ui::print_path(out);
-    Ok(())
 }
