@@ -17,6 +17,7 @@ pub mod flux;
 pub mod inception;
 pub mod latent;
 mod memory;
+mod mixture_file;
 pub mod preconditioned;
 pub mod preprocess;
 pub mod scorer;

@@ -7,11 +7,11 @@ use crate::arithmetic::{self, Arithmetic, refuse_unused, require_available};
 use crate::edm::{Config, Edm, EdmFile, conv_algo, published};
 use crate::embedded;
 use crate::latent::{self, Bundle, Family, FlowModel, LatentModel, Settings, Summary};
+use crate::mixture_file::{fingerprint, mixture_file, mixture_of};
 use crate::weights::TensorSet;
-use dyweight_core::denoiser::{Denoiser, Model, ModelIdentity, SharedModel};
+use dyweight_core::denoiser::{Model, ModelIdentity, SharedModel};
 use dyweight_core::error::{Error, Result, shown};
 use dyweight_core::mixture::Mixture;
-use dyweight_files::Malformed;
 use dyweight_files::{Fingerprint, Format, SharedBytes, TensorFile, read_data, sniff};
 use dyweight_nn::{ConvAlgo, Precision};
 use serde_json::json;
@@ -371,7 +371,7 @@ fn no_model_file(path: &Path) -> Option<Error> {
 const FOREIGN: &[(&str, &str)] = &[("model.diffusion_model.joint_blocks.", "a Stable Diffusion 3 checkpoint")];
 
 /// Says what a file of someone else's network is.
-fn refuse_foreign(path: &Path, file: &TensorFile) -> Result<()> {
+pub(crate) fn refuse_foreign(path: &Path, file: &TensorFile) -> Result<()> {
     let starts = |start: &str| file.tensors.keys().any(|name| name.starts_with(start));
     let Some((_, what)) = FOREIGN.iter().find(|(start, _)| starts(start)) else { return Ok(()) };
     Err(Error::Conflict {
@@ -379,54 +379,4 @@ fn refuse_foreign(path: &Path, file: &TensorFile) -> Result<()> {
         hint: "networks of EDM, Stable Diffusion 1.x and FLUX can be; its learned coefficients can be read all the same ('dyweight list presets')"
             .into(),
     })
-}
-
-/// The tensors of a file that holds a mixture.
-fn mixture_file(path: &Path, bytes: &SharedBytes) -> Result<Option<TensorFile>> {
-    if sniff(bytes) != Format::Safetensors {
-        return Ok(None);
-    }
-    let file = TensorFile::parse(bytes.clone()).map_err(|p| Error::malformed(path, p))?;
-    refuse_foreign(path, &file)?;
-    Ok(Some(file).filter(|f| f.tensors.contains_key("model.mu")))
-}
-
-/// A mixture from `model.mu` `[k, d]`, `model.std` `[k]` and `model.weight` `[k]`; metadata `process` = `flow` make it the flow of that mixture.
-fn mixture_of(path: &Path, file: &TensorFile) -> Result<Mixture> {
-    let tensor = |name: &str| file.tensor(name).map_err(|p| Error::malformed(path, p));
-    let (means, stds, weights) = (tensor("model.mu")?, tensor("model.std")?, tensor("model.weight")?);
-    let [k, d] = *means.shape() else {
-        let what = format!("tensor 'model.mu' in {}", path.display());
-        return Err(Error::Shape { what, expected: vec![stds.len(), 0], found: means.shape().to_vec() });
-    };
-    for (name, tensor) in [("model.std", stds), ("model.weight", weights)] {
-        if tensor.shape() != [k] {
-            let what = format!("tensor '{name}' in {}", path.display());
-            return Err(Error::Shape { what, expected: vec![k], found: tensor.shape().to_vec() });
-        }
-    }
-    let (stds, weights, means) = (stds.to_f64(), weights.to_f64(), means.to_f64());
-    if d == 0 {
-        return Err(Error::malformed(path, Malformed::Inconsistent { problem: "'model.mu' has no columns".into() }));
-    }
-    let rows = means.chunks(d).zip(stds).zip(weights).map(|((m, s), w)| (m.to_vec(), s, w));
-    let mixture = Mixture::new(rows.collect())?;
-    match file.metadata.get("process").map(String::as_str) {
-        None | Some("denoised") => Ok(mixture),
-        Some("flow") => Ok(mixture.as_flow()),
-        Some(other) => {
-            let problem = format!("'process' is '{other}', neither 'flow' nor 'denoised'");
-            Err(Error::malformed(path, Malformed::Inconsistent { problem }))
-        }
-    }
-}
-
-/// The hash of a mixture's numbers.
-fn fingerprint(mixture: &Mixture) -> String {
-    let mut hash = Fingerprint::default();
-    hash.add(format!("{:?}", mixture.info().prediction).as_bytes());
-    for (mean, std, weight) in mixture.components() {
-        hash.add_numbers(mean).add_numbers(&[std, weight]);
-    }
-    hash.text()
 }

@@ -75,6 +75,6 @@ pub use snapshot::Snapshot;
 pub use student::{Gradient, Student};
 pub use targets::{Targets, Teacher, parse_states};
 pub use trace::Trace;
-pub use trainer::{Dataset, TrainConfig, TrainOutcome, Trainer, train};
+pub use trainer::{Dataset, TrainConfig, TrainOutcome, Trainer};
 pub use training::{Event, Iteration, Training, TrainingParts, Validation};
 pub use work::{TeacherCalls, Work};

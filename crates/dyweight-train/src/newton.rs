@@ -101,7 +101,7 @@ pub(crate) fn solve(mut a: Vec<f64>, b: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Loss, Optimiser, TrainSpec, train};
+    use crate::{Loss, Optimiser, TrainConfig, TrainSpec};
     use dyweight_core::denoiser::Model;
     use dyweight_core::mixture::Mixture;
     use dyweight_core::noise::Stream;
@@ -217,7 +217,8 @@ mod tests {
                 let mut spec =
                     TrainSpec { optimiser: Some(optimiser), iters, batch, validation, ..TrainSpec::default() };
                 spec.dyweight.span = Some(span.parse().unwrap());
-                let file = train(model.clone(), Budget::Nfe(3), &spec).unwrap();
+                let config = TrainConfig::of(&model, Budget::Nfe(3), &spec).unwrap();
+                let file = config.train(&mut |_, _| Ok(())).unwrap().file;
                 file.training["validation_loss"].as_f64().unwrap()
             };
             let (first, second) = (loss(Optimiser::Adam), loss(Optimiser::Newton));

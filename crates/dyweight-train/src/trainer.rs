@@ -97,15 +97,10 @@ pub struct TrainOutcome {
     pub variety: Option<Variety>,
 }
 
-/// Learns a solver for `model`, alone and without files.
-pub fn train(model: Arc<dyn Model>, budget: Budget, spec: &TrainSpec) -> Result<SolverFile> {
-    Ok(TrainConfig::of(&model, budget, spec)?.train(&mut |_, _| Ok(()))?.file)
-}
-
 impl TrainConfig {
     /// Training alone and without files, by a loss that needs no feature network.
     pub fn of(model: &impl SharedModel, budget: Budget, spec: &TrainSpec) -> Result<Self> {
-        let loss = plan::loss(&spec, |name| {
+        let loss = plan::loss(spec, |name| {
             let hint = "use TrainConfig::new, and build the loss with a feature network".into();
             Err(Error::Conflict { problem: format!("the loss '{name}' needs a feature network"), hint })
         })?;

@@ -5,8 +5,16 @@ use dyweight_core::mixture::Mixture;
 use dyweight_solvers::learned::{Block, LearnedSolver};
 use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
-use dyweight_train::{Loss, TrainSpec, plan, train};
+use dyweight_train::{Loss, TrainConfig, TrainSpec, plan};
 use std::sync::Arc;
+
+fn train(
+    model: Arc<dyn Model>,
+    budget: Budget,
+    spec: &TrainSpec,
+) -> dyweight_core::error::Result<dyweight_solvers::solver_file::SolverFile> {
+    Ok(TrainConfig::of(&model, budget, spec)?.train(&mut |_, _| Ok(()))?.file)
+}
 
 /// Two pixels side by side, in which every part has something to do.
 fn model() -> Arc<dyn Model> {

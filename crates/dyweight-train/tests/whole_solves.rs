@@ -5,8 +5,16 @@ use dyweight_core::error::Error;
 use dyweight_core::mixture::Mixture;
 use dyweight_core::tensor::Tensor;
 use dyweight_solvers::spec::Budget;
-use dyweight_train::{Optimiser, TrainSpec, train};
+use dyweight_train::{Optimiser, TrainConfig, TrainSpec};
 use std::sync::Arc;
+
+fn train(
+    model: Arc<dyn Model>,
+    budget: Budget,
+    spec: &TrainSpec,
+) -> dyweight_core::error::Result<dyweight_solvers::solver_file::SolverFile> {
+    Ok(TrainConfig::of(&model, budget, spec)?.train(&mut |_, _| Ok(()))?.file)
+}
 
 fn spec(method: &str) -> TrainSpec {
     let (method, optimiser) = (Some(method.into()), Some(Optimiser::GaussNewton));

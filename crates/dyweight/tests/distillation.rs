@@ -12,9 +12,17 @@ use dyweight::sample::{Plan, sample};
 use dyweight::solver::{Heun, Solver};
 use dyweight::spec::budget::Setting;
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
+use dyweight::train::TrainConfig;
 use dyweight::train::TrainSpec;
-use dyweight::train::train;
 use std::sync::Arc;
+
+fn train(
+    model: Arc<dyn Model>,
+    budget: Budget,
+    spec: &TrainSpec,
+) -> dyweight::Result<dyweight::solver_file::SolverFile> {
+    Ok(TrainConfig::of(&model, budget, spec)?.train(&mut |_, _| Ok(()))?.file)
+}
 
 fn slow() -> bool {
     std::env::var_os("DYWEIGHT_SLOW").is_some()

@@ -4,185 +4,26 @@
 //! slope at a call   d = (x − D(x; level))/T,  T the time the solver believes in;  std(d) = 1 where x really is at T
 //! ```
 
-use super::candidate::Candidate;
-use super::experiment::{Entry, Experiment, Judging, Subject};
+use super::experiment::{Entry, Judging, Subject};
+use super::part::{Divergence, Part};
 use super::pictures::Pictures;
 use super::record::Score;
 use dyweight_core::denoiser::{Call, Prediction, Watched};
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::Result;
 use dyweight_core::features::FeatureMap;
 use dyweight_core::tensor::Tensor;
 use dyweight_metrics::FeatureReference;
 use dyweight_metrics::frechet::Paired;
 use dyweight_metrics::teacher::{psnr, rmse, squared_errors};
 use dyweight_metrics::{Estimate, Features, quantise};
-use dyweight_sample::comm::{Reader, Wire};
-use dyweight_sample::{Learned, OnModel, SampleSpec, Sampler, Show, Who, in_parts, misfits, unit};
-use dyweight_solvers::solver_file::SolverFile;
-use dyweight_solvers::spec::Budget;
+use dyweight_sample::{Sampler, Show, in_parts, unit};
 use dyweight_train::Targets;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The solver of an entry that needs no training; refuses a budget it cannot meet.
-pub(super) fn sampler_of(entry: &Entry, subject: &Subject) -> Result<Option<Sampler>> {
-    match &entry.who {
-        Candidate::Handcrafted { .. } => handcrafted(entry, &subject.on()?).map(Some),
-        Candidate::Given { file } => learned(file, entry, subject).map(Some),
-        Candidate::Learned { .. } => Ok(None),
-        // An open entry is closed before anything is built of it; until then it can be what one of its settings can.
-        Candidate::Open { .. } => entry.settings_on(subject).map(|_| None),
-    }
-}
-
-/// Fixed coefficients.
-pub(super) fn handcrafted(entry: &Entry, on: &OnModel<'_>) -> Result<Sampler> {
-    let Candidate::Handcrafted { solver, schedule, afs } = &entry.who else { return Err(Error::Cancelled) };
-    let (schedule, budget) = (schedule.clone(), Some(Budget::Nfe(entry.nfe)));
-    SampleSpec { budget, schedule, afs: *afs, denoise_to_zero: false }.sampler(Who::Handcrafted(solver), on)
-}
-
-/// Learned coefficients on the grid they were learned on, or that goes with the model.
-pub(super) fn learned(file: &SolverFile, entry: &Entry, subject: &Subject) -> Result<Sampler> {
-    let learned = Learned::of(&entry.row, file.clone());
-    let sampler = SampleSpec::default().sampler(Who::Learned(&learned), &subject.on()?)?;
-    let counted = if entry.once { sampler.sequential_calls } else { sampler.nfe };
-    if counted != entry.nfe {
-        return Err(Error::NoSuchBudget { solver: sampler.solver.label(), nfe: entry.nfe, near: vec![counted] });
-    }
-    Ok(sampler)
-}
-
-impl Experiment {
-    /// In what entries are used on other than they were learned for, each with its row.
-    pub fn misfits(&self) -> Result<Vec<String>> {
-        let mut found = Vec::new();
-        for entry in &self.entries {
-            let (Candidate::Given { file }, subject) = (&entry.who, &self.subjects[entry.subject]) else { continue };
-            let (on, sampler) = (subject.on()?, learned(file, entry, subject)?);
-            let own = misfits(file, (on.model, &on.identity), subject.guidance, (sampler.afs, &sampler.grid));
-            found.extend(own.into_iter().map(|what| format!("{}, {} calls: {what}", entry.row, entry.nfe)));
-        }
-        Ok(found)
-    }
-}
-
-impl Entry {
-    /// An error unless the solver can make exactly that many calls on the subject.
-    pub fn possible_on(&self, subject: &Subject) -> Result<()> {
-        sampler_of(self, subject).map(drop)
-    }
-}
-
 /// Samples whose distances are written down one by one.
 const MOST_DISTANCES: usize = 4096;
-
-/// Where a solver diverged.
-struct Divergence {
-    /// Step, network's output before state, levels as they fall, sample: the order in which a run meets them.
-    at: [f64; 4],
-    text: String,
-}
-
-impl Divergence {
-    /// Where this error says; other errors are passed on. Samples are numbered from `first`.
-    fn of(error: Error, first: usize) -> Result<Self> {
-        let Error::Diverged { solver, step, sigma, tensor, sample, value } = error else { return Err(error) };
-        let sample = first + sample;
-        let in_state = if tensor == "the state" { 1.0 } else { 0.0 };
-        let at = [step as f64, in_state, -sigma, sample as f64];
-        let text = Error::Diverged { solver, step, sigma, tensor, sample, value }.to_string();
-        Ok(Self { at, text })
-    }
-
-    /// The earlier of two. A batch reports the earliest of its samples, so the earliest of all is the same however samples
-    /// fall into batches, threads and processes.
-    fn earlier(self, other: Self) -> Self {
-        let order = self.at.iter().zip(&other.at).map(|(a, b)| a.total_cmp(b)).find(|o| o.is_ne());
-        if order.is_some_and(|o| o.is_gt()) { other } else { self }
-    }
-}
-
-impl Wire for Divergence {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.at.to_vec().put(out);
-        self.text.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
-        let at: Vec<f64> = Wire::take(from)?;
-        Some(Self { at: at.try_into().ok()?, text: Wire::take(from)? })
-    }
-}
-
-/// What a part of the samples gave.
-#[derive(Default)]
-struct Part {
-    lost: Option<Divergence>,
-    /// Spent in network and solver.
-    seconds: f64,
-    errors: Vec<f64>,
-    features: Vec<f32>,
-    /// For each scorer, of each sample.
-    scores: Vec<Vec<f64>>,
-    /// Mean and mean square of the slope, for each evaluation and sample.
-    slopes: Vec<Vec<[f64; 2]>>,
-    pictures: Pictures,
-}
-
-impl Part {
-    /// Adds what later samples gave.
-    fn append(&mut self, part: Self) {
-        self.errors.extend(part.errors);
-        self.features.extend(part.features);
-        self.pictures.append(part.pictures);
-        extend_each(&mut self.scores, part.scores);
-        extend_each(&mut self.slopes, part.slopes);
-    }
-
-    fn joined(parts: Vec<Self>) -> Self {
-        let mut whole = Self::default();
-        for mut part in parts {
-            whole.seconds += part.seconds;
-            whole.lost = match (whole.lost.take(), part.lost.take()) {
-                (Some(a), Some(b)) => Some(a.earlier(b)),
-                (a, b) => a.or(b),
-            };
-            if !part.errors.is_empty() {
-                whole.append(part);
-            }
-        }
-        whole
-    }
-}
-
-fn extend_each<T: Clone>(all: &mut Vec<Vec<T>>, more: Vec<Vec<T>>) {
-    all.resize(more.len(), Vec::new());
-    all.iter_mut().zip(more).for_each(|(all, more)| all.extend(more));
-}
-
-impl Wire for Part {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.lost.put(out);
-        self.seconds.put(out);
-        self.errors.put(out);
-        self.features.put(out);
-        self.scores.put(out);
-        let slopes: Vec<Vec<f64>> = self.slopes.iter().map(|samples| samples.concat()).collect();
-        slopes.put(out);
-        self.pictures.put(out);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Option<Self> {
-        let lost = Wire::take(from)?;
-        let (seconds, errors, features) = (Wire::take(from)?, Wire::take(from)?, Wire::take(from)?);
-        let scores = Wire::take(from)?;
-        let slopes: Vec<Vec<f64>> = Wire::take(from)?;
-        let slopes = slopes.iter().map(|samples| samples.as_chunks().0.to_vec()).collect();
-        Some(Self { lost, seconds, errors, features, scores, slopes, pictures: Wire::take(from)? })
-    }
-}
 
 /// Everything judging needs besides the entry.
 pub(super) struct Evaluator<'j> {

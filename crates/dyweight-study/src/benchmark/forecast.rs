@@ -2,7 +2,7 @@
 
 use super::candidate::Candidate;
 use super::experiment::Experiment;
-use super::run::Results;
+use super::results::Results;
 use super::training_job::TrainingJob;
 use dyweight_core::error::Result;
 use dyweight_sample::comm::Comm;

@@ -10,9 +10,9 @@
 //! ```
 
 use super::candidate::Candidate;
-use super::evaluator::handcrafted;
 use super::experiment::{Entry, Experiment, Judging, Subject};
-use super::run::Results;
+use super::results::Results;
+use super::samplers::handcrafted;
 use dyweight_core::error::{Error, Result};
 use dyweight_solvers::spec::Seeds;
 use dyweight_solvers::spec::handcrafted::{Handcrafted, settings};

@@ -3,7 +3,7 @@
 use super::candidate::Candidate;
 use super::experiment::{Entry, Experiment};
 use super::record::{Score, TrainingRecord};
-use super::run::Results;
+use super::results::Results;
 use dyweight_metrics::Estimate;
 use dyweight_models::ScoreKind;
 

@@ -10,9 +10,17 @@ use dyweight::solver_file::SolverFile;
 use dyweight::spec::{Budget, ScheduleSpec};
 use dyweight::tape::{Cotangent, Memory, Tape};
 use dyweight::tensor::dot;
-use dyweight::train::{Loss, TrainSpec, plan, train};
+use dyweight::train::{Loss, TrainConfig, TrainSpec, plan};
 use dyweight::{Result, Tensor};
 use std::sync::Arc;
+
+fn train(
+    model: Arc<dyn Model>,
+    budget: Budget,
+    spec: &TrainSpec,
+) -> dyweight::Result<dyweight::solver_file::SolverFile> {
+    Ok(TrainConfig::of(&model, budget, spec)?.train(&mut |_, _| Ok(()))?.file)
+}
 
 fn fashion() -> Arc<dyn Model> {
     ModelSpec::named("fashion").build().unwrap().model

@@ -10,10 +10,18 @@ use dyweight::sample::{Plan, sample, sample_observed};
 use dyweight::schedule::Schedule;
 use dyweight::spec::budget::Setting;
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
-use dyweight::train::{Optimiser, TrainSpec, train};
+use dyweight::train::{Optimiser, TrainConfig, TrainSpec};
 use dyweight::{Result, Tensor};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+fn train(
+    model: Arc<dyn Model>,
+    budget: Budget,
+    spec: &TrainSpec,
+) -> dyweight::Result<dyweight::solver_file::SolverFile> {
+    Ok(TrainConfig::of(&model, budget, spec)?.train(&mut |_, _| Ok(()))?.file)
+}
 
 /// The tiny networks of `dyweight-models`, together in one folder.
 fn folder(name: &str) -> PathBuf {
