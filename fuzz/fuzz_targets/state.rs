@@ -1,5 +1,5 @@
-//! States of training runs and stored results of a teacher. Both carry a hash of their numbers, which no mutation would get
-//! right: each file is read as it is, and again with the hash made right.
+//! States of training runs and stored results of a teacher. Both carry a hash of their numbers, which no mutation would
+//! get right: each file is read as it is, and again with the hash made right.
 #![no_main]
 
 use dyweight::files::{Fingerprint, SharedBytes, TensorFile};

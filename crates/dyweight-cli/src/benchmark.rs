@@ -153,8 +153,8 @@ impl Watch for BenchmarkShow {
     }
 }
 
-/// Runs what is missing, or reads what there is; first of all the search for the settings of rows that leave them open. None where another
-/// process makes the report.
+/// Runs what is missing, or reads what there is; first of all the search for the settings of rows that leave them open.
+/// None where another process makes the report.
 pub fn results(
     experiment: Experiment,
     out: &Path,

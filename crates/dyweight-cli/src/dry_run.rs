@@ -1,7 +1,7 @@
 //! What a run would do, and what it would take: `--dry-run`.
 //!
-//! Calls are counted, not estimated. Time is what a few calls take here and now, in the batches of the run and once the first are over, times their
-//! number; memory is the most the process has held while it made them.
+//! Calls are counted, not estimated. Time is what a few calls take here and now, in the batches of the run and once the
+//! first are over, times their number; memory is the most the process has held while it made them.
 
 use crate::{machine, ui};
 use dyweight::denoiser::{Condition, Cost, Levels};

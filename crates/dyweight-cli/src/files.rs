@@ -6,7 +6,8 @@ use dyweight::solver_file::SolverFile;
 use dyweight::{Error, Result, Tensor};
 use std::path::Path;
 
-/// Refuses outputs that cannot be written, or that would take the place of an input, of each other or of a solver: before the work.
+/// Refuses outputs that cannot be written, or that would take the place of an input, of each other or of a solver:
+/// before the work.
 pub fn prepare(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result<()> {
     place(outputs, inputs)?;
     spare_solvers(outputs)

@@ -1,10 +1,11 @@
-//! Help: what a newcomer needs of a command comes first, and is all that `-h` shows. Completions and the man pages come from the same
-//! descriptions.
+//! Help: what a newcomer needs of a command comes first, and is all that `-h` shows. Completions and the man pages come
+//! from the same descriptions.
 
 use crate::{Cli, colour, examples};
 use clap::{Arg, Command, CommandFactory};
 
-/// Of each command, by its words: the options someone needs in the first hour, in this order. Others stand in their groups below.
+/// Of each command, by its words: the options someone needs in the first hour, in this order. Others stand in their
+/// groups below.
 const FIRST: &[(&str, &[&str])] = &[
     ("quickstart", &["out", "train-seeds", "render-only", "dry-run"]),
     (
@@ -164,7 +165,8 @@ mod tests {
         });
     }
 
-    /// One word for one thing: an option of several commands takes the same kind of value, and a thing has no second name.
+    /// One word for one thing: an option of several commands takes the same kind of value, and a thing has no second
+    /// name.
     #[test]
     fn the_same_word_means_the_same_thing() {
         let mut longs = std::collections::BTreeSet::new();

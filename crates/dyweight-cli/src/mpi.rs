@@ -1,7 +1,7 @@
 //! Processes started by `mpirun`.
 //!
-//! MPI counts in `int`: what is longer goes in pieces. Without an error handler of ours MPI ends the job when a process is gone,
-//! so no call returns with half of an answer.
+//! MPI counts in `int`: what is longer goes in pieces. Without an error handler of ours MPI ends the job when a process
+//! is gone, so no call returns with half of an answer.
 
 use ::mpi::Threading;
 use ::mpi::datatype::PartitionMut;
@@ -14,7 +14,8 @@ use std::sync::{Mutex, MutexGuard};
 
 /// The longest message.
 const PIECE: usize = 1 << 28;
-/// What is gathered at once, the length before the bytes; only what does not fit costs a second meeting of all processes.
+/// What is gathered at once, the length before the bytes; only what does not fit costs a second meeting of all
+/// processes.
 const BLOCK: usize = 4096;
 
 /// The processes of `mpirun`.

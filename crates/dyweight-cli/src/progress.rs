@@ -1,8 +1,8 @@
 //! How far the work is: a bar on a terminal, now and then a line anywhere else.
 //!
-//! A thread of its own draws, so that something is seen within a second whatever the work is doing, and the work is never held up by whoever
-//! reads. The line is never wider than the terminal, which is told to cut it: what has wrapped cannot be drawn over. So what matters most
-//! comes first.
+//! A thread of its own draws, so that something is seen within a second whatever the work is doing, and the work is
+//! never held up by whoever reads. The line is never wider than the terminal, which is told to cut it: what has wrapped
+//! cannot be drawn over. So what matters most comes first.
 
 use crate::ui;
 use std::io::IsTerminal;

@@ -1,4 +1,5 @@
-//! What several measurements of the same thing say: how long it takes, how sure that is, and which of them were disturbed.
+//! What several measurements of the same thing say: how long it takes, how sure that is, and which of them were
+//! disturbed.
 //!
 //! ```text
 //! outlier    |t − median| > 5 · 1.4826 · median|t − median|,   as far out as one in two million if times were normal

@@ -1,8 +1,8 @@
 //! What a person sees: progress, warnings, errors, tables.
 //!
-//! Both streams end here. Nobody listening on standard error is no reason to stop a run; data that standard output would not take is
-//! remembered and makes the run fail at its end, when its files are written. No text that came from a file or a name makes a
-//! terminal do anything.
+//! Both streams end here. Nobody listening on standard error is no reason to stop a run; data that standard output
+//! would not take is remembered and makes the run fail at its end, when its files are written. No text that came from a
+//! file or a name makes a terminal do anything.
 
 pub use crate::progress::Progress;
 use crate::{colour, flags, machine, processes};
@@ -135,8 +135,8 @@ pub fn say(line: &str) {
     }
 }
 
-/// Lines for a person, cut between words where the terminal ends and gone on below themselves, after `before` letters. A command is not
-/// cut: it is there to be copied.
+/// Lines for a person, cut between words where the terminal ends and gone on below themselves, after `before` letters.
+/// A command is not cut: it is there to be copied.
 fn sentences(text: &str, before: usize) -> String {
     let width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0));
     let line = |line: &str| match width {
@@ -223,7 +223,8 @@ pub fn width() -> usize {
     terminal_size::terminal_size_of(io::stdout()).map_or(80, |(width, _)| usize::from(width.0))
 }
 
-/// A table of names and columns as tables that are no wider than `width`, each with all names and as many columns as fit.
+/// A table of names and columns as tables that are no wider than `width`, each with all names and as many columns as
+/// fit.
 pub fn blocks(names: Vec<String>, columns: Vec<Vec<String>>, width: usize) -> Vec<Vec<Vec<String>>> {
     let widest = |cells: &[String]| cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
     let rows = |columns: &[Vec<String>]| -> Vec<Vec<String>> {
@@ -257,7 +258,8 @@ pub fn table(rows: &[Vec<String>]) {
     }
 }
 
-/// A row cut between words where the terminal ends, and gone on below its last column, which begins after `before` letters. Into a file nothing is cut.
+/// A row cut between words where the terminal ends, and gone on below its last column, which begins after `before`
+/// letters. Into a file nothing is cut.
 fn folded(row: String, before: usize) -> Vec<String> {
     let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
     width.map_or_else(|| vec![row.clone()], |width| fold(&row, before, width))
@@ -289,8 +291,8 @@ fn fold(row: &str, before: usize, width: usize) -> Vec<String> {
     lines
 }
 
-/// More threads than this for each core only get in each other's way: a thousand on two cores took half a minute for what eight do
-/// in a second.
+/// More threads than this for each core only get in each other's way: a thousand on two cores took half a minute for
+/// what eight do in a second.
 const MOST_THREADS_PER_CORE: usize = 4;
 
 /// Uses `threads` threads for everything that follows; if nothing is said, processes on the same cores share them.

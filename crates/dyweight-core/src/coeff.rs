@@ -1,11 +1,11 @@
 //! Scalars that remember how they were made.
 //!
-//! A solver's coefficients, times and levels are [`Coeff`]s: one number for a batch, or one for each sample ([`Coeff::each`]). A constant
-//! costs nothing more than its number. A [`Coeff::parameter`] starts a record: every result computed from it keeps its parents with the
-//! partial derivatives, so that [`Adjoints::pull_back`] can carry derivatives from wherever coefficients were used (the dot products of
-//! [`crate::tape`]) to the parameters. A small network that makes coefficients is one record with a pullback of its own
-//! ([`Coeff::function`]). Derivatives are kept per sample and summed by the caller in sample order, which makes gradients
-//! independent of how a batch is split.
+//! A solver's coefficients, times and levels are [`Coeff`]s: one number for a batch, or one for each sample
+//! ([`Coeff::each`]). A constant costs nothing more than its number. A [`Coeff::parameter`] starts a record: every
+//! result computed from it keeps its parents with the partial derivatives, so that [`Adjoints::pull_back`] can carry
+//! derivatives from wherever coefficients were used (the dot products of [`crate::tape`]) to the parameters. A small
+//! network that makes coefficients is one record with a pullback of its own ([`Coeff::function`]). Derivatives are kept
+//! per sample and summed by the caller in sample order, which makes gradients independent of how a batch is split.
 //!
 //! ```
 //! use dyweight_core::coeff::{Adjoints, Coeff};
@@ -121,7 +121,8 @@ impl Coeff {
         Self { numbers: Numbers::Each(values.into()), node: None }
     }
 
-    /// The results `[result][sample]` of a function of `inputs`, which `pullback` differentiates. Constants stay constant.
+    /// The results `[result][sample]` of a function of `inputs`, which `pullback` differentiates. Constants stay
+    /// constant.
     pub fn function(inputs: &[Coeff], results: Vec<Vec<f64>>, pullback: FunctionPullback) -> Vec<Coeff> {
         let nodes: Vec<_> = inputs.iter().map(|c| c.node.clone()).collect();
         let recorded = nodes.iter().any(Option::is_some);
@@ -133,7 +134,8 @@ impl Coeff {
         results.into_iter().enumerate().map(result).collect()
     }
 
-    /// The number. Of one number per sample it is the first, good for messages and for decisions that are the same for all.
+    /// The number. Of one number per sample it is the first, good for messages and for decisions that are the same for
+    /// all.
     pub fn value(&self) -> f64 {
         match &self.numbers {
             Numbers::One(value) => *value,
@@ -235,7 +237,8 @@ impl Coeff {
         terms.into_iter().fold(Coeff::from(0.0), |sum, c| sum + c)
     }
 
-    /// constant + Σ aᵢcᵢ as one record, however many terms: what tables of a basis are evaluated by. Terms are one number for all samples.
+    /// constant + Σ aᵢcᵢ as one record, however many terms: what tables of a basis are evaluated by. Terms are one
+    /// number for all samples.
     pub fn affine<'a>(constant: f64, terms: impl IntoIterator<Item = (f64, &'a Coeff)>) -> Self {
         let (mut value, mut parents) = (constant, Vec::new());
         for (factor, term) in terms {

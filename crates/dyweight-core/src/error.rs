@@ -147,8 +147,8 @@ pub enum Error {
         /// The way in which it is wrong.
         problem: Box<dyn Problem>,
     },
-    /// Something given from outside failed in its own way: a model, a callback, the link to other processes. What it said is passed on as
-    /// it is.
+    /// Something given from outside failed in its own way: a model, a callback, the link to other processes. What it
+    /// said is passed on as it is.
     #[error("{}{source}", in_step(*step))]
     Foreign {
         /// What it said.

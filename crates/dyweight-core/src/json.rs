@@ -1,6 +1,7 @@
 //! JSON as somebody else wrote it: a byte-order mark is read over, and a key that stands twice is refused.
 //!
-//! Readers differ in which of two equal keys counts. A file that means one thing here and another elsewhere is no file to go on with.
+//! Readers differ in which of two equal keys counts. A file that means one thing here and another elsewhere is no file
+//! to go on with.
 
 use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};

@@ -1,5 +1,5 @@
-//! The method in one sitting: carrying noise to samples along the probability-flow ODE of a pretrained model, with handcrafted solvers and with
-//! DyWeight's learned one, and differentiating all of it in its coefficients.
+//! The method in one sitting: carrying noise to samples along the probability-flow ODE of a pretrained model, with
+//! handcrafted solvers and with DyWeight's learned one, and differentiating all of it in its coefficients.
 //!
 //! Read it in this order:
 //!

@@ -133,7 +133,8 @@ pub fn start(tape: &mut Tape<'_>, plan: &Plan<'_>, noise: &Var) -> Result<Var> {
     Ok(x)
 }
 
-/// One step of the loop, made by `make`: errors say where they were met, and the state it ends in has no NaN or infinity.
+/// One step of the loop, made by `make`: errors say where they were met, and the state it ends in has no NaN or
+/// infinity.
 pub fn step<'m>(
     tape: &mut Tape<'m>,
     plan: &Plan<'_>,

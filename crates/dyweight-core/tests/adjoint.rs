@@ -173,8 +173,8 @@ impl LinearMap for Shift {
     }
 }
 
-/// A hand-made run with everything solvers of today do not use: levels and weights of each sample's own, a linear map with learned
-/// coefficients, and the starting noise as a leaf.
+/// A hand-made run with everything solvers of today do not use: levels and weights of each sample's own, a linear map
+/// with learned coefficients, and the starting noise as a leaf.
 fn unusual<'m>(model: &'m Mixture, at: &[Coeff], start: Tensor, recorded: bool) -> (Tape<'m>, Var) {
     let mut tape = if recorded { Tape::recording(model, Memory::Recompute) } else { Tape::sampling(model) };
     let map: Arc<dyn LinearMap> = Arc::new(Shift);

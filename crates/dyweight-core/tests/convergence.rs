@@ -1,7 +1,7 @@
 //! The order of every solver, measured on a mixture from one list; and the identities between solvers.
 //!
-//! An order here is what is observed, not what a method is called. A multistep method that starts with an Euler step has
-//! order 2 at most, whatever the order of its later steps.
+//! An order here is what is observed, not what a method is called. A multistep method that starts with an Euler step
+//! has order 2 at most, whatever the order of its later steps.
 
 use dyweight_core::denoiser::{Denoiser, Info, Levels, Prediction};
 use dyweight_core::mixture::Mixture;

@@ -1,7 +1,8 @@
 //! Solvers against the schedulers of diffusers on one mixture and one grid.
 //!
-//! `tools/diffusers_reference.py` made the numbers. Theirs are f32 in part, hence the tolerance. Where the two differ on
-//! purpose, `docs/notation.md` says how; `cargo test -p dyweight-core --test diffusers -- --nocapture` prints its table.
+//! `tools/diffusers_reference.py` made the numbers. Theirs are f32 in part, hence the tolerance. Where the two differ
+//! on purpose, `docs/notation.md` says how; `cargo test -p dyweight-core --test diffusers -- --nocapture` prints its
+//! table.
 
 use dyweight_core::Tensor;
 use dyweight_core::denoiser::Denoiser;

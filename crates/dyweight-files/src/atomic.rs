@@ -8,9 +8,10 @@
 //! .NAME.0.tmp  .NAME.1.tmp  …     the first that no living process holds
 //! ```
 //!
-//! Its writer holds a lock on a temporary file, which the system gives up for a process however it ends. One that is not
-//! locked was left by a process that was killed: whoever writes the same target next removes it. So process numbers, which
-//! repeat from container to container, play no part, and what is left behind is never more than what was being written.
+//! Its writer holds a lock on a temporary file, which the system gives up for a process however it ends. One that is
+//! not locked was left by a process that was killed: whoever writes the same target next removes it. So process
+//! numbers, which repeat from container to container, play no part, and what is left behind is never more than what was
+//! being written.
 
 use crate::lock::is_still_there;
 use crate::place::{beside, follow, parent};
@@ -40,8 +41,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     write_with(path, |out| out.write_all(bytes))
 }
 
-/// Writes `bytes` to `path`, all or nothing for every other process, but without waiting for the disk: for the thousands of small
-/// files that are checked before they are reused.
+/// Writes `bytes` to `path`, all or nothing for every other process, but without waiting for the disk: for the
+/// thousands of small files that are checked before they are reused.
 pub fn write_unsynced(path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |e| Error::io("write", path, e);
     let temporary = Temporary::for_target(path).map_err(failed)?;
@@ -95,8 +96,8 @@ impl Drop for Temporary {
     }
 }
 
-/// A rename would replace a device or pipe by a plain file, and a file that its owner made read-only by another: neither is ever
-/// meant.
+/// A rename would replace a device or pipe by a plain file, and a file that its owner made read-only by another:
+/// neither is ever meant.
 fn refuse_special(target: &Path) -> io::Result<Option<fs::Metadata>> {
     let last = target.as_os_str().as_encoded_bytes().last();
     if last.is_none_or(|c| std::path::is_separator(char::from(*c))) {
@@ -134,8 +135,8 @@ fn claim(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// True if the name is free again: it was gone, or its file was nobody's. Whoever creates a file holds it only once it is locked
-/// and still there, so no file that is being written is removed.
+/// True if the name is free again: it was gone, or its file was nobody's. Whoever creates a file holds it only once it
+/// is locked and still there, so no file that is being written is removed.
 fn remove_left_over(path: &Path) -> bool {
     match fs::symlink_metadata(path) {
         Err(e) => return e.kind() == io::ErrorKind::NotFound,

@@ -36,7 +36,8 @@ impl SharedBytes {
         }
     }
 
-    /// Lets go the memory of bytes of a mapped file, which are read again when they are looked at; those in memory stay.
+    /// Lets go the memory of bytes of a mapped file, which are read again when they are looked at; those in memory
+    /// stay.
     pub fn release(&self) {
         if let Buffer::File(file) = &*self.buffer {
             file.release(self.range.clone());

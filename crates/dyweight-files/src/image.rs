@@ -166,8 +166,8 @@ impl Image {
         Self::from_png(&bytes_of(path)?).map_err(|bad| undecodable(path, bad))
     }
 
-    /// Reads a PNG file as PIL would turn it into RGB: 16-bit colours lose their lower bits, an animation is its first picture.
-    /// 16-bit grey, which comes out white there, is refused.
+    /// Reads a PNG file as PIL would turn it into RGB: 16-bit colours lose their lower bits, an animation is its first
+    /// picture. 16-bit grey, which comes out white there, is refused.
     pub fn read_rgb(path: &Path) -> Result<Self> {
         let bytes = bytes_of(path)?;
         // Depth and kind of colour in the header.
@@ -192,8 +192,8 @@ fn undecodable(path: &Path, bad: BadPng) -> Error {
     Error::io("decode", path, std::io::Error::new(std::io::ErrorKind::InvalidData, bad))
 }
 
-/// True if samples of this shape are pictures: one or three channels and more than a few pixels. Anything else is a list of
-/// numbers.
+/// True if samples of this shape are pictures: one or three channels and more than a few pixels. Anything else is a
+/// list of numbers.
 pub fn is_image([c, h, w]: [usize; 3]) -> bool {
     (c == 1 || c == 3) && h >= 8 && w >= 8
 }

@@ -1,8 +1,8 @@
 //! Results on disk: `records.jsonl`, one line for the settings, then one for each finished piece of work.
 //!
-//! Lines are only ever appended and each is forced to disk, so a run can be killed at any moment: on the next start a last
-//! line that was not written to its end is cut off and its work is done again. Lines hold no times and no paths; the same
-//! settings give the same lines on every machine.
+//! Lines are only ever appended and each is forced to disk, so a run can be killed at any moment: on the next start a
+//! last line that was not written to its end is cut off and its work is done again. Lines hold no times and no paths;
+//! the same settings give the same lines on every machine.
 
 use crate::Malformed;
 use dyweight_core::error::{Error, Result};

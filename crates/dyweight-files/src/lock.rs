@@ -1,7 +1,7 @@
 //! One writer per output: a lock that the system gives up for a process however it ends.
 //!
-//! The lock is held on a small file that carries the number of the process, so that a second one can name the first. It is
-//! removed when the work is done. A file left by a killed process locks nothing, whatever number it carries.
+//! The lock is held on a small file that carries the number of the process, so that a second one can name the first. It
+//! is removed when the work is done. A file left by a killed process locks nothing, whatever number it carries.
 
 use crate::place::{beside, follow};
 use dyweight_core::error::{Error, Result, shown};
@@ -39,7 +39,8 @@ impl Lock {
                 Err(TryLockError::WouldBlock) => return Err(taken(&mut file, output)),
                 Err(TryLockError::Error(e)) => return Err(failed(e)),
             }
-            // Between opening and locking the holder may have finished and removed the file: then this lock is on nothing.
+            // Between opening and locking the holder may have finished and removed the file: then this lock is on
+            // nothing.
             if !is_still_there(&file, &path) {
                 continue;
             }

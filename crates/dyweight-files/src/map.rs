@@ -1,5 +1,5 @@
-//! A file as bytes in memory that are read from the disk when they are looked at: files of weights are larger than what is needed
-//! of them at a time, and may be larger than memory.
+//! A file as bytes in memory that are read from the disk when they are looked at: files of weights are larger than what
+//! is needed of them at a time, and may be larger than memory.
 //!
 //! What can go wrong is that somebody else changes the file meanwhile:
 //!
@@ -9,8 +9,8 @@
 //! cut short                the system ends the process (SIGBUS) when it looks behind the new end
 //! ```
 //!
-//! The second is why only numbers are to be taken from a map, copied as they are read: every pattern of bits is some number.
-//! Texts and lengths, whose soundness is checked first and relied on later, belong in memory of one's own.
+//! The second is why only numbers are to be taken from a map, copied as they are read: every pattern of bits is some
+//! number. Texts and lengths, whose soundness is checked first and relied on later, belong in memory of one's own.
 
 use memmap2::Mmap;
 #[cfg(unix)]
@@ -26,10 +26,10 @@ pub struct MappedFile(Mmap);
 impl MappedFile {
     /// Maps a whole file, which need not stay open.
     pub fn new(file: &File) -> io::Result<Self> {
-        // SAFETY: the map is read-only and private to this type, which hands out bytes and nothing else; bytes have no invalid
-        // values, so a file that another process overwrites gives other numbers and no undefined ones. A file cut short ends
-        // the process with a signal before anything is read. Whoever keeps to the rule of the module's head, to check nothing
-        // in the map that is relied on later, is not misled by a change either.
+        // SAFETY: the map is read-only and private to this type, which hands out bytes and nothing else; bytes have no
+        // invalid values, so a file that another process overwrites gives other numbers and no undefined ones. A file
+        // cut short ends the process with a signal before anything is read. Whoever keeps to the rule of the module's
+        // head, to check nothing in the map that is relied on later, is not misled by a change either.
         unsafe { Mmap::map(file) }.map(Self)
     }
 
@@ -43,8 +43,8 @@ impl MappedFile {
 
     /// Lets go the memory a part has taken; it is read again when it is looked at. A wish, likewise.
     pub fn release(&self, range: Range<usize>) {
-        // SAFETY: what the call may lose are changes of private pages, and nobody can write to this map. Whoever looks at the
-        // bytes meanwhile or later is given those of the file.
+        // SAFETY: what the call may lose are changes of private pages, and nobody can write to this map. Whoever looks
+        // at the bytes meanwhile or later is given those of the file.
         #[cfg(unix)]
         let _ = unsafe { self.0.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len()) };
         #[cfg(not(unix))]

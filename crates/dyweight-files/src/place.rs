@@ -30,7 +30,8 @@ pub fn follow(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links follow each other"))
 }
 
-/// True if both names lead to one file, or would if it were there: whatever links, spellings and directories lie between.
+/// True if both names lead to one file, or would if it were there: whatever links, spellings and directories lie
+/// between.
 pub fn is_same_file(a: &Path, b: &Path) -> bool {
     match (fs::metadata(a), fs::metadata(b)) {
         (Ok(one), Ok(other)) => identity(a, &one).is_some_and(|one| Some(one) == identity(b, &other)),
@@ -74,8 +75,8 @@ pub(crate) fn beside(file: &Path, ending: &str) -> PathBuf {
     file.with_file_name(hidden)
 }
 
-/// Refuses outputs that would take the place of an input or of each other. To be asked before the long work; what is no file
-/// (a name that is built in, a directory) stands in nobody's way.
+/// Refuses outputs that would take the place of an input or of each other. To be asked before the long work; what is no
+/// file (a name that is built in, a directory) stands in nobody's way.
 pub fn keep_apart(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result<()> {
     for (at, (output, path)) in outputs.iter().enumerate() {
         if *path == Path::new("-") {
@@ -95,8 +96,8 @@ pub fn keep_apart(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result
     Ok(())
 }
 
-/// Refuses outputs that would take the place of a file in the folder of an input, as the weights of a model's folder are. A new
-/// file may stand there.
+/// Refuses outputs that would take the place of a file in the folder of an input, as the weights of a model's folder
+/// are. A new file may stand there.
 pub fn keep_folders(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result<()> {
     for (output, path) in outputs.iter().filter(|(_, path)| path.is_file()) {
         let Ok(place) = fs::canonicalize(parent(path)) else { continue };

@@ -1,4 +1,5 @@
-//! Lists of prompts: texts by line, JSON lines, or a column of a table; told by content, but for the column, which is asked for.
+//! Lists of prompts: texts by line, JSON lines, or a column of a table; told by content, but for the column, which is
+//! asked for.
 //!
 //! ```text
 //! lines   white space at both ends does not count, empty lines are passed over, as the published scripts do

@@ -19,8 +19,9 @@ pub fn read_file(path: &Path, limit: u64) -> Result<SharedBytes> {
     read(path, file, size, limit)
 }
 
-/// The bytes of a file of data in any format that can be told by content. A large safetensors file or archive is mapped, so
-/// that tensors are read when they are needed. Of a file in no known format there is only the beginning, which is all it takes to refuse it.
+/// The bytes of a file of data in any format that can be told by content. A large safetensors file or archive is
+/// mapped, so that tensors are read when they are needed. Of a file in no known format there is only the beginning,
+/// which is all it takes to refuse it.
 pub fn read_data(path: &Path) -> Result<SharedBytes> {
     let (mut file, size) = open(path)?;
     let failed = |e| Error::io("read", path, e);

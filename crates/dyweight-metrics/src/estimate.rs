@@ -8,8 +8,8 @@
 //! trainings     v = mean vⱼ,   training error = sd(v)/√k,   widened in a difference by t₀.₉₇₅(k−1)/1.96: few trainings say little
 //! ```
 //!
-//! Solvers that start from the same noise make similar samples, and err alike: what their numbers share drops out of the
-//! difference, whose error can be far smaller than those of the numbers. (Of samples that share nothing the formula
+//! Solvers that start from the same noise make similar samples, and err alike: what their numbers share drops out of
+//! the difference, whose error can be far smaller than those of the numbers. (Of samples that share nothing the formula
 //! gives the root of the sum of squares, as it should.)
 
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,8 @@ impl Estimate {
         let same = found.iter().all(|e| e.groups.len() == many && e.count == first.count);
         let group = |g: usize| found.iter().map(|e| f64::from(e.groups[g])).sum::<f64>() / k;
         let groups: Vec<f32> = if same { (0..many).map(|g| group(g) as f32).collect() } else { Vec::new() };
-        // What trainings do not share of the samples' effect is small; the mean of their errors is no less than the error of their mean.
+        // What trainings do not share of the samples' effect is small; the mean of their errors is no less than the
+        // error of their mean.
         let error = found.iter().map(|e| e.error).sum::<f64>() / k;
         let training_error = (scatter / (k - 1.0) / k).sqrt();
         Some(Self { value, error, count: first.count, training_error, trainings: found.len(), groups })
@@ -123,7 +124,8 @@ impl Estimate {
         }
     }
 
-    /// Whether a difference is above 0, where it is clear: beyond two standard errors over samples and trainings, widened for few of these.
+    /// Whether a difference is above 0, where it is clear: beyond two standard errors over samples and trainings,
+    /// widened for few of these.
     pub fn clear_sign(&self) -> Option<bool> {
         (self.value.abs() > 2.0 * self.error.hypot(self.widened())).then_some(self.value > 0.0)
     }
@@ -134,7 +136,8 @@ impl Estimate {
         Self { value: -self.value, groups, ..self.clone() }
     }
 
-    /// True if this is smaller than `other` by more than two standard errors of their difference, over samples and trainings both.
+    /// True if this is smaller than `other` by more than two standard errors of their difference, over samples and
+    /// trainings both.
     pub fn clearly_below(&self, other: &Self) -> bool {
         let difference = other.minus(self);
         difference.value > 2.0 * difference.total_error()

@@ -5,10 +5,10 @@
 //! KID = Σ_{i≠j} k(xᵢ,xⱼ)/(n(n−1)) + Σ_{i≠j} k(yᵢ,yⱼ)/(m(m−1)) − 2·Σ k(xᵢ,yⱼ)/(nm)
 //! ```
 //!
-//! Unbiased at any n and m; it may be negative where the two are alike. The field takes the mean over 100 random subsets
-//! of 1000 and its scatter, which overlap each other: their scatter is not the error of the mean, and depends on how many
-//! one draws. Here all pairs count once, and the error is the jackknife's over both sets, from the row sums of the
-//! kernel; it errs on the large side (Efron and Stein 1981).
+//! Unbiased at any n and m; it may be negative where the two are alike. The field takes the mean over 100 random
+//! subsets of 1000 and its scatter, which overlap each other: their scatter is not the error of the mean, and depends
+//! on how many one draws. Here all pairs count once, and the error is the jackknife's over both sets, from the row sums
+//! of the kernel; it errs on the large side (Efron and Stein 1981).
 //!
 //! Kernels are computed block by block: memory grows with n, not n².
 

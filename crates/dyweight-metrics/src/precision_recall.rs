@@ -7,10 +7,12 @@
 //! ```
 //!
 //! Errors are those of a share of n independent trials, with half a trial added to each side so that 0 and 1 are not
-//! claimed to be certain; the manifold counts as given. Values depend on the size of both sets: compare equal sizes only.
+//! claimed to be certain; the manifold counts as given. Values depend on the size of both sets: compare equal sizes
+//! only.
 //!
-//! Of two sets of samples that come of the same noise the shares are compared point by point ([`variety`]). That the manifold counts as given is right there: of sets
-//! that differ by a tenth of their spread the error of the difference is right, as a test has it; of sets that share nothing that of recall is too small.
+//! Of two sets of samples that come of the same noise the shares are compared point by point ([`variety`]). That the
+//! manifold counts as given is right there: of sets that differ by a tenth of their spread the error of the difference
+//! is right, as a test has it; of sets that share nothing that of recall is too small.
 //!
 //! Distances are computed block by block: memory grows with n, not n².
 
@@ -66,7 +68,8 @@ fn share(inside: &[bool]) -> Estimate {
     Estimate::new(hits / n, (smoothed * (1.0 - smoothed) / n).sqrt(), inside.len())
 }
 
-/// Two shares of the same points. What most points do in both has no error: only those that went in or out count, with half a point added to each.
+/// Two shares of the same points. What most points do in both has no error: only those that went in or out count, with
+/// half a point added to each.
 fn change(before: &[bool], after: &[bool]) -> Share {
     let n = before.len().min(after.len()) as f64;
     let of = |inside: &[bool]| inside.iter().filter(|i| **i).count() as f64 / inside.len() as f64;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// Features and the statistics to compare with.
 pub type FeatureReference = (Arc<dyn FeatureMap>, Arc<Reference>);
 
-/// What a Fréchet distance of a model's samples is taken to: `none`, the built-in `fashion`, or an `.npz` file. Left out, the
-/// embedded model has the embedded reference and others have none.
+/// What a Fréchet distance of a model's samples is taken to: `none`, the built-in `fashion`, or an `.npz` file. Left
+/// out, the embedded model has the embedded reference and others have none.
 pub fn reference(model: &LoadedModel, name: Option<&str>, features: &FeatureSpec) -> Result<Option<FeatureReference>> {
     let name = match name {
         None if model.name == "fashion" && features.is_embedded() => "fashion",

@@ -28,7 +28,8 @@ pub fn precision(name: &str) -> Result<Precision> {
     })
 }
 
-/// An error unless the instructions in use have the precision: without them it would be slower than f32, and no more exact.
+/// An error unless the instructions in use have the precision: without them it would be slower than f32, and no more
+/// exact.
 pub(crate) fn require_available(precision: Precision) -> Result<()> {
     if precision.is_available() {
         return Ok(());

@@ -44,8 +44,8 @@ pub fn instruction_set() -> &'static str {
     }
 }
 
-/// Multiplications and additions a second that all threads reach on a product of matrices, measured for about a tenth of a
-/// second: what a network call in this precision will take can be told from it beforehand.
+/// Multiplications and additions a second that all threads reach on a product of matrices, measured for about a tenth
+/// of a second: what a network call in this precision will take can be told from it beforehand.
 pub fn measured_rate(precision: Precision) -> f64 {
     const SIZE: usize = 512;
     let weights = dyweight_nn::Weights::from_f32([SIZE; 2], &vec![0.5; SIZE * SIZE]);

@@ -7,8 +7,8 @@
 //! decoding      the largest block of the decoder, for one image or one tile of it
 //! ```
 //!
-//! Counted in the order the blocks run, an activation being pixels × channels × 4 bytes. Buffers that wait for reuse are a quarter
-//! more at most ([`dyweight_nn::buffer::usage`]); operations need some megabytes besides.
+//! Counted in the order the blocks run, an activation being pixels × channels × 4 bytes. Buffers that wait for reuse
+//! are a quarter more at most ([`dyweight_nn::buffer::usage`]); operations need some megabytes besides.
 
 use crate::autoencoder::{AutoencoderConfig, Tiling};
 use crate::flux::{FluxConfig, KEPT};
@@ -50,7 +50,8 @@ impl MemoryNeeds {
         }
     }
 
-    /// Of a flow's transformer, and an autoencoder's decoder where there is one, for latents of these rows and columns and so many text tokens.
+    /// Of a flow's transformer, and an autoencoder's decoder where there is one, for latents of these rows and columns
+    /// and so many text tokens.
     pub fn of_flow(
         flux: &FluxConfig,
         decoder: Option<&AutoencoderConfig>,
@@ -102,7 +103,8 @@ pub(crate) fn unet_numbers(config: &UnetConfig, [h, w]: [usize; 2]) -> (u64, u64
     let levels = widths.len();
     let (mut waiting, mut peak, mut kept) = (vec![pixels(0) * widths[0]], 0u64, pixels(0) * widths[0]);
     let mut channels = widths[0];
-    // A block of `inputs` channels at a level: what it takes at once beyond what waits, and what a gradient keeps of it.
+    // A block of `inputs` channels at a level: what it takes at once beyond what waits, and what a gradient keeps of
+    // it.
     let block = |level: usize, inputs: u64, attends: bool, own_input: bool| {
         let (p, width) = (pixels(level), widths[level]);
         let input = if own_input { inputs } else { 0 };

@@ -17,7 +17,8 @@ pub(crate) fn mixture_file(path: &Path, bytes: &SharedBytes) -> Result<Option<Te
     Ok(Some(file).filter(|f| f.tensors.contains_key("model.mu")))
 }
 
-/// A mixture from `model.mu` `[k, d]`, `model.std` `[k]` and `model.weight` `[k]`; metadata `process` = `flow` make it the flow of that mixture.
+/// A mixture from `model.mu` `[k, d]`, `model.std` `[k]` and `model.weight` `[k]`; metadata `process` = `flow` make it
+/// the flow of that mixture.
 pub(crate) fn mixture_of(path: &Path, file: &TensorFile) -> Result<Mixture> {
     let tensor = |name: &str| file.tensor(name).map_err(|p| Error::malformed(path, p));
     let (means, stds, weights) = (tensor("model.mu")?, tensor("model.std")?, tensor("model.weight")?);

@@ -108,7 +108,8 @@ pub trait Preconditioned: Sync {
         record: bool,
     ) -> Result<(Tensor, Self::Kept)>;
 
-    /// w, and n of each sample, from v; where the embedding was shifted, then the derivatives in the shift, each of all these samples.
+    /// w, and n of each sample, from v; where the embedding was shifted, then the derivatives in the shift, each of all
+    /// these samples.
     fn backward(&self, kept: Self::Kept, of: &[Factors], cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)>;
 }
 

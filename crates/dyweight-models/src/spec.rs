@@ -50,7 +50,8 @@ pub struct LoadedModel {
     pub name: String,
     /// Fingerprint of the weights.
     pub sha256: String,
-    /// What decides its numbers besides the weights: sample shape, configuration, how convolutions and products are computed.
+    /// What decides its numbers besides the weights: sample shape, configuration, how convolutions and products are
+    /// computed.
     pub settings: serde_json::Value,
     /// The model.
     pub model: Arc<dyn Model>,

@@ -1,7 +1,7 @@
 //! Time of convolutions at the sizes of SD 1.5's U-Net and decoder, by how their weights are kept.
 //!
-//! `cargo run --release --example latent -p dyweight-nn [filter]`: best of several runs: wall time, processor time per thread, and from
-//! the latter GFLOP/s as the plain sums would need them (so Winograd may exceed the peak).
+//! `cargo run --release --example latent -p dyweight-nn [filter]`: best of several runs: wall time, processor time per
+//! thread, and from the latter GFLOP/s as the plain sums would need them (so Winograd may exceed the peak).
 
 mod common;
 

@@ -1,7 +1,8 @@
 //! Time of the engine's operations at the sizes of the EDM CIFAR-10 network.
 //!
 //! `cargo run --release --example ops -p dyweight-nn [batch] [filter]`: best of several runs, arithmetic as the plain
-//! sums would need it (so Winograd may exceed the peak), processor time per thread on average, fraction of `DYWEIGHT_PEAK` GFLOP/s per thread (default 117).
+//! sums would need it (so Winograd may exceed the peak), processor time per thread on average, fraction of
+//! `DYWEIGHT_PEAK` GFLOP/s per thread (default 117).
 
 use std::time::Instant;
 
@@ -36,7 +37,8 @@ impl Bench {
     }
 }
 
-/// Processor time of all threads so far, where the system tells (Linux): it shows how much of a time is other programs'.
+/// Processor time of all threads so far, where the system tells (Linux): it shows how much of a time is other
+/// programs'.
 fn cpu_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let nanoseconds = |task: std::fs::DirEntry| -> Option<f64> {

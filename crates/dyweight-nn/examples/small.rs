@@ -1,7 +1,7 @@
 //! Time of 3×3 convolutions at the sizes of the embedded network `fashion`, and of two larger layers; 16 images.
 //!
-//! `cargo run --release --example small -p dyweight-nn [filter]`: best of several runs: wall time, processor time per thread, and from
-//! the latter GFLOP/s as the plain sums would need them (so Winograd may exceed the peak).
+//! `cargo run --release --example small -p dyweight-nn [filter]`: best of several runs: wall time, processor time per
+//! thread, and from the latter GFLOP/s as the plain sums would need them (so Winograd may exceed the peak).
 
 mod common;
 

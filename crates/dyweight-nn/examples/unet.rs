@@ -1,8 +1,8 @@
-//! A U-Net of the EDM CIFAR-10 topology with random weights, made of engine operations: how a network is written on this
-//! crate, and how fast it runs.
+//! A U-Net of the EDM CIFAR-10 topology with random weights, made of engine operations: how a network is written on
+//! this crate, and how fast it runs.
 //!
-//! `cargo run --release --example unet -p dyweight-nn [batch] [winograd4|winograd2|direct] [runs]` prints one JSON line.
-//! The peer under `benches/peers/edm_unet.py` times the same in PyTorch.
+//! `cargo run --release --example unet -p dyweight-nn [batch] [winograd4|winograd2|direct] [runs]` prints one JSON
+//! line. The peer under `benches/peers/edm_unet.py` times the same in PyTorch.
 
 use std::time::Instant;
 
@@ -264,7 +264,8 @@ fn time(runs: u32, mut f: impl FnMut()) -> (f64, f64) {
     (best, (cpu_seconds() - cpu) / f64::from(runs) / rayon::current_num_threads() as f64)
 }
 
-/// Processor time of all threads so far, where the system tells (Linux): it shows how much of a time is other programs'.
+/// Processor time of all threads so far, where the system tells (Linux): it shows how much of a time is other
+/// programs'.
 fn cpu_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let nanoseconds = |task: std::fs::DirEntry| -> Option<f64> {

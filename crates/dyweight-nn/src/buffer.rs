@@ -1,9 +1,9 @@
 //! Memory of activations, reused instead of returned to the system.
 //!
-//! A dropped [`Buffer`] goes to a process-wide free list and serves a later request of up to its size, down to two thirds of
-//! it. Sizes are rounded up to classes an eighth of a power of two apart. The free list never holds so much that live and
-//! free memory together exceed the largest amount that was live at once by more than a quarter, or 64 MB if that is more: fresh
-//! memory costs as much as a small network's normalisations.
+//! A dropped [`Buffer`] goes to a process-wide free list and serves a later request of up to its size, down to two
+//! thirds of it. Sizes are rounded up to classes an eighth of a power of two apart. The free list never holds so much
+//! that live and free memory together exceed the largest amount that was live at once by more than a quarter, or 64 MB
+//! if that is more: fresh memory costs as much as a small network's normalisations.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
@@ -112,7 +112,8 @@ impl FreeList {
     }
 }
 
-/// Rows of a product's result lie a page apart each; with pages of 4 kB, looking up addresses takes a fifth of the time of some.
+/// Rows of a product's result lie a page apart each; with pages of 4 kB, looking up addresses takes a fifth of the time
+/// of some.
 #[cfg(target_os = "linux")]
 fn ask_for_large_pages(start: NonNull<u8>, bytes: usize) {
     const PAGE: usize = 4096;
@@ -122,7 +123,8 @@ fn ask_for_large_pages(start: NonNull<u8>, bytes: usize) {
         fn madvise(address: *mut u8, bytes: usize, advice: i32) -> i32;
     }
     let skip = start.as_ptr().align_offset(PAGE);
-    // SAFETY: whole pages within a live allocation, whose contents this does not change. A refusal costs nothing but speed.
+    // SAFETY: whole pages within a live allocation, whose contents this does not change. A refusal costs nothing but
+    // speed.
     unsafe { madvise(start.as_ptr().add(skip), (bytes - skip) / PAGE * PAGE, MADV_HUGEPAGE) };
 }
 

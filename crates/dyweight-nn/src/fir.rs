@@ -90,7 +90,8 @@ impl Fir {
         })
     }
 
-    /// Sums, for each output pixel, the input pixels and taps that `sources(output index, input length)` lists per axis.
+    /// Sums, for each output pixel, the input pixels and taps that `sources(output index, input length)` lists per
+    /// axis.
     fn resample(&self, x: &Act, shape: Shape, gain: f32, sources: impl Fn(usize, usize) -> Vec<(usize, usize)>) -> Act {
         let from = x.shape();
         let rows: Vec<_> = (0..shape.h).map(|i| sources(i, from.h)).collect();

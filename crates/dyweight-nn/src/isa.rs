@@ -1,8 +1,8 @@
 //! Which instruction set the kernels use, chosen once at run time.
 //!
-//! The best one the processor offers, unless the environment variable `DYWEIGHT_ISA` (`portable`, `avx2`, `avx512`) asks
-//! for a lesser one. Tests force one for a scope with [`Isa::scope`]. Packed weights remember the instruction set they
-//! were packed for, so operations built under different sets may be mixed.
+//! The best one the processor offers, unless the environment variable `DYWEIGHT_ISA` (`portable`, `avx2`, `avx512`)
+//! asks for a lesser one. Tests force one for a scope with [`Isa::scope`]. Packed weights remember the instruction set
+//! they were packed for, so operations built under different sets may be mixed.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -116,8 +116,8 @@ impl Isa {
         }
     }
 
-    /// Runs a plain loop, compiled for this instruction set so that the compiler vectorises it accordingly. `body` must be
-    /// `#[inline(always)]`: a closure that is called instead is compiled for the baseline.
+    /// Runs a plain loop, compiled for this instruction set so that the compiler vectorises it accordingly. `body` must
+    /// be `#[inline(always)]`: a closure that is called instead is compiled for the baseline.
     #[inline]
     pub(crate) fn vectorize<R>(self, body: impl FnOnce() -> R) -> R {
         self.run(Plain(body))

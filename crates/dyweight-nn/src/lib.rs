@@ -3,8 +3,8 @@
 //! Weights never change: there is no weight gradient anywhere. They are packed once when an operation is built, or stay
 //! where they are stored, in half precision if they are ([`Weights`]).
 //!
-//! An operation is a struct with `forward` and `backward`; `backward` maps the gradient of the output to the gradient of
-//! the input and says in its documentation what the caller must have kept from the forward pass:
+//! An operation is a struct with `forward` and `backward`; `backward` maps the gradient of the output to the gradient
+//! of the input and says in its documentation what the caller must have kept from the forward pass:
 //!
 //! | operation | what `backward` needs besides the output's gradient |
 //! |---|---|

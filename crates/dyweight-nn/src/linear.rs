@@ -4,12 +4,13 @@
 //!
 //! * packed ([`Linear::new`]): a copy in the kernel's order, and another one after the first gradient. Fastest for few
 //!   rows;
-//! * stored ([`Linear::from_weights`]): as they lie in a file, f32 or half precision, not copied. Each task widens and packs
-//!   the outputs it is to compute just before use, for the forward pass and the gradient alike;
-//! * both ([`Linear::packed`]): a copy for the forward pass, where a call has so few rows that packing would be a good part of
-//!   it, and the gradient as stored.
+//! * stored ([`Linear::from_weights`]): as they lie in a file, f32 or half precision, not copied. Each task widens and
+//!   packs the outputs it is to compute just before use, for the forward pass and the gradient alike;
+//! * both ([`Linear::packed`]): a copy for the forward pass, where a call has so few rows that packing would be a good
+//!   part of it, and the gradient as stored.
 //!
-//! Layers of stored weights can multiply in [`Precision::Bf16`]: input and weights are rounded for the product, forwards and backwards.
+//! Layers of stored weights can multiply in [`Precision::Bf16`]: input and weights are rounded for the product,
+//! forwards and backwards.
 
 use std::ops::Range;
 
@@ -172,8 +173,8 @@ impl Linear {
     }
 }
 
-/// Calls `f` with all `outputs`, as many at a time as weights of this depth are not too many to pack at once, in multiples of `step`, and with
-/// how many tasks to make of it; on all threads, which help each other inside `f`.
+/// Calls `f` with all `outputs`, as many at a time as weights of this depth are not too many to pack at once, in
+/// multiples of `step`, and with how many tasks to make of it; on all threads, which help each other inside `f`.
 fn in_portions(depth: usize, outputs: usize, step: usize, f: impl Fn(Range<usize>, usize) + Sync + Send) {
     let most = (PACKED_AT_ONCE / depth).max(FEWEST_COLUMNS).next_multiple_of(step);
     let portions = outputs.div_ceil(most);

@@ -4,9 +4,9 @@
 //! C[i, j] += A[i, 2k]·B[2k, j] + A[i, 2k+1]·B[2k+1, j]                  products exact, sums f32
 //! ```
 //!
-//! Two bf16 that follow each other along the depth are 32 bits, the place of one float. So matrices of pairs are packed, cut and
-//! multiplied as matrices of floats of half the depth are, with another multiply-add ([`crate::simd`]). Numbers are rounded to the
-//! nearest bf16, ties to even; subnormal ones count as 0, here and in the instruction.
+//! Two bf16 that follow each other along the depth are 32 bits, the place of one float. So matrices of pairs are
+//! packed, cut and multiplied as matrices of floats of half the depth are, with another multiply-add ([`crate::simd`]).
+//! Numbers are rounded to the nearest bf16, ties to even; subnormal ones count as 0, here and in the instruction.
 
 use crate::isa::Kernel;
 

@@ -65,8 +65,8 @@ impl PatchEmbed {
         cut
     }
 
-    /// Where, among the cut patches, the piece of image row `row` (counted through all samples) in patch column `column`
-    /// starts.
+    /// Where, among the cut patches, the piece of image row `row` (counted through all samples) in patch column
+    /// `column` starts.
     fn place(&self, shape: Shape, row: usize, column: usize) -> usize {
         let (patch_row, within) = (row / self.patch, row % self.patch);
         let piece = self.patch * self.channels;

@@ -6,7 +6,8 @@ pub enum Precision {
     /// As they are.
     #[default]
     F32,
-    /// Rounded to bf16, the upper half of an f32: 8 significant bits. Twice as fast where the processor multiplies pairs of them.
+    /// Rounded to bf16, the upper half of an f32: 8 significant bits. Twice as fast where the processor multiplies
+    /// pairs of them.
     Bf16,
 }
 

@@ -1,4 +1,5 @@
-//! Twice the rows and columns, each pixel repeated four times (nearest neighbour), and the gradient: sums of 2×2 blocks.
+//! Twice the rows and columns, each pixel repeated four times (nearest neighbour), and the gradient: sums of 2×2
+//! blocks.
 
 use crate::act::Act;
 use crate::isa::Isa;

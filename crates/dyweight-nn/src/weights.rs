@@ -36,7 +36,8 @@ impl Dtype {
 /// Whoever keeps the bytes of weights: a vector, a memory-mapped file.
 pub type Owner = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// A matrix of weights, `[rows, columns]` row-major (`[out, in]` of a linear layer, `[out, in·kh·kw]` of a convolution).
+/// A matrix of weights, `[rows, columns]` row-major (`[out, in]` of a linear layer, `[out, in·kh·kw]` of a
+/// convolution).
 #[derive(Clone)]
 pub struct Weights {
     dtype: Dtype,

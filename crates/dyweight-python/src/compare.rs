@@ -40,8 +40,8 @@ struct Request {
     times: bool,
 }
 
-/// Compares, writes the report, and returns what was found as JSON; nothing at every rank but 0. `watch(what, steps, done, all)` hears of work
-/// that begins, `watch(steps)` of work that goes on.
+/// Compares, writes the report, and returns what was found as JSON; nothing at every rank but 0.
+/// `watch(what, steps, done, all)` hears of work that begins, `watch(steps)` of work that goes on.
 #[pyfunction]
 pub fn compare(
     py: Python<'_>,

@@ -1,5 +1,5 @@
-//! The compiled part of the Python package `dyweight`: the trainer, the sampling loop and the comparison, driving a model that stays where it
-//! is, in the interpreter's process, on its device and in its precision.
+//! The compiled part of the Python package `dyweight`: the trainer, the sampling loop and the comparison, driving a
+//! model that stays where it is, in the interpreter's process, on its device and in its precision.
 //!
 //! ```text
 //! python/dyweight/*.py    the interface: types, documentation, tensors of whatever library

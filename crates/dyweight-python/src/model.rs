@@ -7,8 +7,9 @@
 //! pullback(cotangent)                                 (bytes of ∂L/∂shown, bytes of ∂L/∂level for each sample)
 //! ```
 //!
-//! What fn sees and answers crosses in its own precision, and becomes the prediction of a state in f64 here ([`preconditioned`]): each batch
-//! is moved as few times as there are sides to it, which is what a call costs beside the network.
+//! What fn sees and answers crosses in its own precision, and becomes the prediction of a state in f64 here
+//! ([`preconditioned`]): each batch is moved as few times as there are sides to it, which is what a call costs beside
+//! the network.
 
 use crate::error::{foreign, raised};
 use crate::payload::{Payload, batch, numbers, received, sent};
@@ -141,7 +142,8 @@ impl Preconditioned for Asked<'_> {
     /// The way back, where there is to be one.
     type Kept = Option<Py<PyAny>>;
 
-    /// An interpreter has one thread that hears signals, and libraries keep settings for each thread: it is the one that asks.
+    /// An interpreter has one thread that hears signals, and libraries keep settings for each thread: it is the one
+    /// that asks.
     fn at_once(&self) -> Option<RangeInclusive<usize>> {
         None
     }

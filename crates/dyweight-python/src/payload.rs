@@ -1,4 +1,5 @@
-//! Batches on their way to Python and back: states as bytes of f64, what a network sees as bytes of its own precision, all in the machine's order.
+//! Batches on their way to Python and back: states as bytes of f64, what a network sees as bytes of its own precision,
+//! all in the machine's order.
 
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;

@@ -1,4 +1,5 @@
-//! Processes that Python has joined, such as those of `torchrun`: `dyweight.Comm` of the package as a [`Comm`] of the library.
+//! Processes that Python has joined, such as those of `torchrun`: `dyweight.Comm` of the package as a [`Comm`] of the
+//! library.
 
 use crate::error::foreign;
 use dyweight_core::error::Result;

@@ -35,7 +35,8 @@ struct Request {
     batch: Option<usize>,
 }
 
-/// Carries unit noise to samples; returns them and the network calls one took. Warns where the solver was learned for another run. `watch(first, index, sigma, x, calls)` sees every state.
+/// Carries unit noise to samples; returns them and the network calls one took. Warns where the solver was learned for
+/// another run. `watch(first, index, sigma, x, calls)` sees every state.
 #[pyfunction]
 pub fn sample<'py>(
     py: Python<'py>,

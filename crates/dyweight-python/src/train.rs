@@ -117,7 +117,8 @@ pub fn plan(py: Python<'_>, model: &Bound<'_, PyAny>, request: &str) -> PyResult
     py.detach(find).map_err(|e| raised(py, e, None))
 }
 
-/// Trains, and returns the text of the solver. `watch(index, iterations, loss, rate, norm, validation, event)` sees every iteration.
+/// Trains, and returns the text of the solver. `watch(index, iterations, loss, rate, norm, validation, event)` sees
+/// every iteration.
 #[pyfunction]
 pub fn train(
     py: Python<'_>,

@@ -1,4 +1,5 @@
-//! A page with a block of every kind, on made-up numbers: `cargo run --example report_page -p dyweight-report -- OUT.html`.
+//! A page with a block of every kind, on made-up numbers:
+//! `cargo run --example report_page -p dyweight-report -- OUT.html`.
 //!
 //! Also writes `OUT.md` and `OUT.csv` (its first table). The browser tests look at this page.
 

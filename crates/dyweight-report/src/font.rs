@@ -1,7 +1,7 @@
 //! The embedded font: widths for layout, outlines for pixels.
 //!
-//! A subset of DejaVu Sans (`assets/fonts` of this crate, made by `tools/subset_font.py`): ASCII, Latin-1, Greek and the signs of
-//! formulas. A character it lacks is drawn as the font's empty box. No kerning, so that widths add up.
+//! A subset of DejaVu Sans (`assets/fonts` of this crate, made by `tools/subset_font.py`): ASCII, Latin-1, Greek and
+//! the signs of formulas. A character it lacks is drawn as the font's empty box. No kerning, so that widths add up.
 
 use std::sync::LazyLock;
 use ttf_parser::{Face, GlyphId, OutlineBuilder};

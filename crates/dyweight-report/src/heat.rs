@@ -6,8 +6,8 @@ use super::figure::Plot;
 use super::frame::{LABEL, TICK, text};
 use super::palette::{Colour, FAINT, GREY, diverging};
 
-/// A matrix of cells: red below 0, white at 0, blue above, symmetric up to the largest size in the matrix. Rows may be ragged;
-/// missing cells and cells that are not finite stay blank.
+/// A matrix of cells: red below 0, white at 0, blue above, symmetric up to the largest size in the matrix. Rows may be
+/// ragged; missing cells and cells that are not finite stay blank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatMap {
     /// Above the matrix; may be empty.

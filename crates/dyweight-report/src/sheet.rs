@@ -10,7 +10,8 @@ const GAP: f64 = 2.0;
 /// For the word below an image.
 const LINE: f64 = 15.0;
 
-/// Images of one size in rows of `columns`, pixels enlarged to squares of `factor`, with their labels; none if the sheet would be too large.
+/// Images of one size in rows of `columns`, pixels enlarged to squares of `factor`, with their labels; none if the
+/// sheet would be too large.
 pub fn labelled_sheet(images: &[(Image, String)], columns: usize, factor: usize) -> Result<Option<Canvas>> {
     let Some((first, _)) = images.first().filter(|_| columns > 0) else {
         let expected = "at least one image and one column".into();

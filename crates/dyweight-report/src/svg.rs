@@ -126,7 +126,8 @@ fn escape(text: &str) -> String {
     escaped(text, |_| None)
 }
 
-/// Text in which what opens an element is escaped, control characters are spaces, and what `more` names is what it says.
+/// Text in which what opens an element is escaped, control characters are spaces, and what `more` names is what it
+/// says.
 pub(super) fn escaped(text: &str, more: impl Fn(char) -> Option<&'static str>) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

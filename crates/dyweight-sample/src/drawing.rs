@@ -31,8 +31,8 @@ pub type Watch<'w> = dyn Fn(&[usize], &State<'_>) -> Result<()> + Sync + 'w;
 pub type Take<'t> = dyn FnMut(&[usize], &[Tensor]) -> Result<()> + 't;
 
 impl Drawing<'_> {
-    /// Draws the samples `wanted`. In every round each process makes a batch, and rank 0 takes them all: the indices, and
-    /// their samples behind their states, if those are kept.
+    /// Draws the samples `wanted`. In every round each process makes a batch, and rank 0 takes them all: the indices,
+    /// and their samples behind their states, if those are kept.
     pub fn draw(&self, wanted: &[usize], keeps_states: bool, watch: &Watch<'_>, take: &mut Take<'_>) -> Result<()> {
         for round in wanted.chunks(self.batch.saturating_mul(self.comm.size())) {
             let mine = &round[self.comm.share(&(0..round.len()), 1)];

@@ -17,8 +17,8 @@ pub fn require_prediction(file: &SolverFile, model: &dyn Model, identity: &Model
     })
 }
 
-/// In what a run differs from the one a solver was learned for: the model, the guidance, the grid. Unusual values are no such thing: training
-/// itself finds them.
+/// In what a run differs from the one a solver was learned for: the model, the guidance, the grid. Unusual values are
+/// no such thing: training itself finds them.
 pub fn misfits(
     file: &SolverFile,
     (model, identity): (&dyn Model, &ModelIdentity),

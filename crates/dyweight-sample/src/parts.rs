@@ -17,8 +17,8 @@ pub fn unit(model: &dyn Model, batch: usize) -> usize {
     if model.is_exact_in_batches() { 1 } else { batch }
 }
 
-/// Runs `f` over parts of a range: one after the other for a model that fills the machine itself, side by side for one that
-/// does not. Results are in order.
+/// Runs `f` over parts of a range: one after the other for a model that fills the machine itself, side by side for one
+/// that does not. Results are in order.
 pub fn in_parts<T: Send>(
     model: &dyn Model,
     range: Range<usize>,

@@ -164,8 +164,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A solver on its times, with the analytical first step and the final denoising it is to have, on a model whose evaluations
-    /// cost `each` calls. How many it makes is counted on a model that costs nothing.
+    /// A solver on its times, with the analytical first step and the final denoising it is to have, on a model whose
+    /// evaluations cost `each` calls. How many it makes is counted on a model that costs nothing.
     pub fn new(
         built: Built,
         grid: Grid,

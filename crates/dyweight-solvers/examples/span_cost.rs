@@ -1,4 +1,5 @@
-//! What a wider span costs in every step of a sample of three sizes, beside a network that costs nothing: the least of many times, in turns.
+//! What a wider span costs in every step of a sample of three sizes, beside a network that costs nothing: the least of
+//! many times, in turns.
 //!
 //! `cargo run -p dyweight-solvers --example span_cost` (the development profile is optimised)
 

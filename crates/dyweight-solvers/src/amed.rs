@@ -1,5 +1,5 @@
-//! AMED (Zhou et al. 2024, "Fast ODE-based Sampling for Diffusion Models in Around 5 Steps"): one more evaluation inside each step, at a place that a
-//! small network predicts for each sample.
+//! AMED (Zhou et al. 2024, "Fast ODE-based Sampling for Diffusion Models in Around 5 Steps"): one more evaluation
+//! inside each step, at a place that a small network predicts for each sample.
 //!
 //! ```text
 //! d   = slope(x, a), f = the network's bottleneck there             a = t_i, b = t_{i+1}
@@ -12,12 +12,15 @@
 //! dpmpp  the same of DPM-Solver++, with orders as on a grid of twice the steps; c multiplies all but x
 //! ```
 //!
-//! r, c, s and so m are numbers of each sample. At an analytical first step the feature is zero. Flows, and a step to σ = 0, have m = a + r(b − a).
+//! r, c, s and so m are numbers of each sample. At an analytical first step the feature is zero. Flows, and a step to σ
+//! = 0, have m = a + r(b − a).
 //!
-//! AMED's recipe (Zhou et al. 2024): the predictor by Adam at 5·10⁻³, one update per step against a teacher on a refined grid.
+//! AMED's recipe (Zhou et al. 2024): the predictor by Adam at 5·10⁻³, one update per step against a teacher on a
+//! refined grid.
 //!
-//! The next step starts from the teacher's state (amed, and around euler and dpm2), or from the student's, detached (around ipndm and dpmpp).
-//! The teacher makes `substeps` + 1 steps in each of the student's, with the base's order and form where it is the same method.
+//! The next step starts from the teacher's state (amed, and around euler and dpm2), or from the student's, detached
+//! (around ipndm and dpmpp). The teacher makes `substeps` + 1 steps in each of the student's, with the base's order and
+//! form where it is the same method.
 
 use crate::Base;
 use crate::base::BaseOptions;

@@ -1,5 +1,5 @@
-//! DyWeight for any budget: a solver for each number of steps that was trained, and what lies between two of them for the others, so that one
-//! file serves a range of budgets, and of guidance.
+//! DyWeight for any budget: a solver for each number of steps that was trained, and what lies between two of them for
+//! the others, so that one file serves a range of budgets, and of guidance.
 //!
 //! ```text
 //! S trained         w, s = those that were learned
@@ -12,11 +12,13 @@
 //! guidance g        w, s of every S linear in g between the two strengths next to it that were trained, before all else
 //! ```
 //!
-//! Each budget is trained by itself. A and B are the neighbours of S among them, and δ and s at an x between two steps go linearly from one to the
-//! other. Corrections of a multistep method on an uneven grid go with the step length 1/S, which is therefore the variable. The first two steps have fewer
-//! slopes than the others and the last two end at the data: they are unlike the rest and stand for themselves. Smooth functions of step and budget,
-//! learned on all budgets at once, were tried before this: some budget always ended in a worse place than alone. Solvers of one budget under two strengths
-//! of guidance have the same grid and the same windows, so that a strength between them needs no such care. The method is ours.
+//! Each budget is trained by itself. A and B are the neighbours of S among them, and δ and s at an x between two steps
+//! go linearly from one to the other. Corrections of a multistep method on an uneven grid go with the step length 1/S,
+//! which is therefore the variable. The first two steps have fewer slopes than the others and the last two end at the
+//! data: they are unlike the rest and stand for themselves. Smooth functions of step and budget, learned on all budgets
+//! at once, were tried before this: some budget always ended in a worse place than alone. Solvers of one budget under
+//! two strengths of guidance have the same grid and the same windows, so that a strength between them needs no such
+//! care. The method is ours.
 
 use crate::Weights;
 use crate::learned::{Block, Built, Frame, LearnedSolver};
@@ -31,10 +33,11 @@ const MOST_STEPS: usize = 1000;
 /// The numbers of DyWeight for a range of budgets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnyBudget {
-    /// Solvers of the budgets that were trained, the number of steps rising. It serves every budget from the first to the last. With several strengths of
-    /// guidance, all budgets under the first, then all under the second, and so on.
+    /// Solvers of the budgets that were trained, the number of steps rising. It serves every budget from the first to
+    /// the last. With several strengths of guidance, all budgets under the first, then all under the second, and so on.
     pub trained: Vec<BudgetMember>,
-    /// Strengths of guidance they were trained under, rising, if there are several. It serves every strength from the first to the last.
+    /// Strengths of guidance they were trained under, rising, if there are several. It serves every strength from the
+    /// first to the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guidance: Vec<f64>,
 }
@@ -77,7 +80,8 @@ impl AnyBudget {
         Some((*self.guidance.first()?, *self.guidance.last()?))
     }
 
-    /// The numbers of a run of so many steps under this guidance, or without saying under the strongest: a DyWeight solver like any other.
+    /// The numbers of a run of so many steps under this guidance, or without saying under the strongest: a DyWeight
+    /// solver like any other.
     pub fn weights_of(&self, steps: usize, guidance: Option<f64>) -> Result<Weights> {
         if let Some((weakest, strongest)) = self.guidance_range() {
             return self.under(guidance.unwrap_or(strongest), (weakest, strongest))?.weights_of(steps, None);

@@ -52,8 +52,8 @@ impl Base {
         self.spec()?.build(bounded)
     }
 
-    /// The solver of LD3's papers and code: data predictions are never thresholded, the last orders always lowered. `frozen` takes UniPC's
-    /// nodes as constants where its small system is solved.
+    /// The solver of LD3's papers and code: data predictions are never thresholded, the last orders always lowered.
+    /// `frozen` takes UniPC's nodes as constants where its small system is solved.
     pub fn without_threshold(&self, frozen: bool) -> Result<Box<dyn Solver>> {
         let spec = self.spec()?;
         let form = Form {

@@ -1,5 +1,5 @@
-//! DLMS (Liang et al. 2025, "Distilling Linear Multistep Solvers"): coefficients, next time and time scale that a small network predicts for each sample at
-//! each step.
+//! DLMS (Liang et al. 2025, "Distilling Linear Multistep Solvers"): coefficients, next time and time scale that a small
+//! network predicts for each sample at each step.
 //!
 //! ```text
 //! x ← (t'/t)x + (1 − t'/t)·Σ_k a_k D_k          D_k the last predictions, newest first, Σ a_k = 1; the network told s·t
@@ -8,12 +8,14 @@
 //! s = 1 + 0.2·(2·sigmoid(head) − 1)             of the next evaluation
 //! ```
 //!
-//! There is no public code. Our own choices: the designer is AMED's small network (`small_net.rs`), fed with the feature of the last evaluation and
-//! the nominal times of the step; all heads start at 0, so that the start is the nominal grid with Adams–Bashforth weights on data
-//! predictions (which is not iPNDM beyond order 1); an analytical first step predicts x(1 − t/√(1+t²)) instead of 0, as everywhere in this
-//! program; flows move along t itself, where λ is infinite at both ends. Training is on the endpoint, through all steps.
+//! There is no public code. Our own choices: the designer is AMED's small network (`small_net.rs`), fed with the
+//! feature of the last evaluation and the nominal times of the step; all heads start at 0, so that the start is the
+//! nominal grid with Adams–Bashforth weights on data predictions (which is not iPNDM beyond order 1); an analytical
+//! first step predicts x(1 − t/√(1+t²)) instead of 0, as everywhere in this program; flows move along t itself, where λ
+//! is infinite at both ends. Training is on the endpoint, through all steps.
 //!
-//! DLMS (Liang et al. 2025): the designer by Adam at 5·10⁻³ on the endpoint. The recipe is second-hand; see the solver for what is our own.
+//! DLMS (Liang et al. 2025): the designer by Adam at 5·10⁻³ on the endpoint. The recipe is second-hand; see the solver
+//! for what is our own.
 
 use crate::learned::{Block, Built, Frame, LearnedSolver};
 use crate::method::{Method, MethodParams, Open, Start};

@@ -1,4 +1,5 @@
-//! DSS (Wang et al. 2025, "Differentiable Solver Search for Fast Diffusion Sampling"): learned step sizes, and slopes mixed with those before.
+//! DSS (Wang et al. 2025, "Differentiable Solver Search for Fast Diffusion Sampling"): learned step sizes, and slopes
+//! mixed with those before.
 //!
 //! ```text
 //! Δ = softmax(raw deltas)                           u_i = Δ₀ + … + Δ_{i−1} ∈ [0, 1], from noise to data
@@ -6,10 +7,11 @@
 //! x ← x + (t_{i+1} − t_i)·v̂_i                        flow: t = t₀ + u(t_S − t₀)
 //! ```
 //!
-//! On six steps or fewer the last two mix the slope just before alone. In the mode `released` Δ is the table itself, as published (rounded, so that it may
-//! miss 1), and nothing is cut.
+//! On six steps or fewer the last two mix the slope just before alone. In the mode `released` Δ is the table itself, as
+//! published (rounded, so that it may miss 1), and nothing is cut.
 //!
-//! Denoising models are our own adaptation: slopes d = (x − D)/σ on σ^{1/ρ} linear in u, ρ = 7, so that equal steps are the EDM grid.
+//! Denoising models are our own adaptation: slopes d = (x − D)/σ on σ^{1/ρ} linear in u, ρ = 7, so that equal steps are
+//! the EDM grid.
 //!
 //! DSS's recipe (Wang et al. 2025): Lion at 10⁻², against Euler on 100 steps, on the path and at the end.
 //!

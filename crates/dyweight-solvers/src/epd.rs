@@ -1,4 +1,5 @@
-//! EPD (Zhu et al. 2025, "Distilling Parallel Gradients for Fast ODE Solvers"): learned points inside each step, evaluated side by side.
+//! EPD (Zhu et al. 2025, "Distilling Parallel Gradients for Fast ODE Solvers"): learned points inside each step,
+//! evaluated side by side.
 //!
 //! ```text
 //! d   = slope(x, a)                                       a = t_i, b = t_{i+1}
@@ -8,14 +9,15 @@
 //! x   ← x + (b − a)·Σ_k w_k c_k d_k                       w = softmax(raw weight), c = 1 − δ_d + 2δ_d·sigmoid(½ raw scale_dir)
 //! ```
 //!
-//! The P points of a step need nothing of each other: they are P network calls in one round. The plugin's history holds the slopes at the
-//! steps, not at the points. With `last_direction_one` the last step has c = 1. Flows, and a step to σ = 0, have their points at
-//! m = a + r(b − a), because ln σ has no meaning there.
+//! The P points of a step need nothing of each other: they are P network calls in one round. The plugin's history holds
+//! the slopes at the steps, not at the points. With `last_direction_one` the last step has c = 1. Flows, and a step to
+//! σ = 0, have their points at m = a + r(b − a), because ln σ has no meaning there.
 //!
-//! EPD's recipe (Zhu et al. 2025): tables drawn from N(0, 1), Adam at 0.2 on a cosine, step by step against a teacher on a refined grid.
+//! EPD's recipe (Zhu et al. 2025): tables drawn from N(0, 1), Adam at 0.2 on a cosine, step by step against a teacher
+//! on a refined grid.
 //!
-//! The teacher makes `substeps` + 1 steps in each of the student's; one with two stages makes twice as many, each halved on the EDM grid, as the
-//! released code has it. States are not detached between steps, the plugin's history is.
+//! The teacher makes `substeps` + 1 steps in each of the student's; one with two stages makes twice as many, each
+//! halved on the EDM grid, as the released code has it. States are not detached between steps, the plugin's history is.
 
 use crate::Base;
 use crate::amed::Alone;
@@ -417,7 +419,8 @@ pub struct PointOptions {
     /// The last step's directions of epd are not scaled.
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub last_direction_one: Option<bool>,
-    /// When epd moves its parameters: after each step, or after the last by its loss alone [last for epd on images in fewer than 5 steps].
+    /// When epd moves its parameters: after each step, or after the last by its loss alone [last for epd on images in
+    /// fewer than 5 steps].
     #[cfg_attr(feature = "clap", arg(long, value_name = "each|last", value_parser = crate::spec::one_of::<Updates>(&["each", "last"]), help_heading = "Optimisation"))]
     pub updates: Option<Updates>,
 }

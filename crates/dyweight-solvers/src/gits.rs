@@ -1,14 +1,16 @@
-//! GITS (Chen et al. 2024, "On the Trajectory Regularity of ODE-based Diffusion Sampling"): a grid for any solver, picked from a teacher's by dynamic
-//! programming.
+//! GITS (Chen et al. 2024, "On the Trajectory Regularity of ODE-based Diffusion Sampling"): a grid for any solver,
+//! picked from a teacher's by dynamic programming.
 //!
 //! ```text
 //! c_ij = how far an Euler jump from the teacher's state i lands from its state j > i
 //! V_{i,1} = c_{i,P−1};   V_{i,k} = min_j c_ij + γ·V_{j,k−1},  i < j < P−1;   the first j that attains the minimum
 //! ```
 //!
-//! The search is [`shortest`]; the costs are measured where there are samples, in the trainer. What is learned is a list of levels.
+//! The search is [`shortest`]; the costs are measured where there are samples, in the trainer. What is learned is a
+//! list of levels.
 //!
-//! GITS (Chen et al. 2024): the grid of any solver by dynamic programming over a teacher's trajectories, without gradients.
+//! GITS (Chen et al. 2024): the grid of any solver by dynamic programming over a teacher's trajectories, without
+//! gradients.
 //!
 //! ```text
 //! jump_ij = x_i + (t_j − t_i)·d_i           d_i the teacher's slope at its state i (the first stage's of two)
@@ -16,8 +18,9 @@
 //! c_ij    mean over samples
 //! ```
 //!
-//! With the analytical first step the teacher makes one too, and a free point is put between the first two of the grid: the one with which the
-//! solver ends nearest to the teacher on the last batch. Where the second point is the teacher's second, there is no room for one.
+//! With the analytical first step the teacher makes one too, and a free point is put between the first two of the grid:
+//! the one with which the solver ends nearest to the teacher on the last batch. Where the second point is the teacher's
+//! second, there is no room for one.
 
 use crate::Base;
 use crate::base::BaseOptions;
@@ -114,7 +117,8 @@ impl LearnedSolver for Gits {
     }
 }
 
-/// The cheapest way from the first point to the last in `steps` jumps; `cost[i][j]` is the cost of the jump from i to j > i.
+/// The cheapest way from the first point to the last in `steps` jumps; `cost[i][j]` is the cost of the jump from i to j
+/// > i.
 pub fn shortest(cost: &[Vec<f64>], steps: usize, factor: f64) -> Result<Vec<usize>> {
     let last = cost.len().saturating_sub(1);
     if steps == 0 || steps > last {
@@ -418,7 +422,8 @@ impl Learnable for Search {
         Err(Error::Conflict { problem: "nothing was searched for yet".into(), hint: "run the search first".into() })
     }
 
-    /// The free point of the analytical first step needs where the teacher ends once more. How many points are tried is not known before.
+    /// The free point of the analytical first step needs where the teacher ends once more. How many points are tried is
+    /// not known before.
     fn searched(&self, afs: bool) -> usize {
         if afs { 2 * self.samples } else { self.samples }
     }

@@ -1,4 +1,5 @@
-//! LD3 (Tong et al. 2024, "Learning to Discretize Denoising Diffusion ODEs"): learned times for any solver, and other times told to the network.
+//! LD3 (Tong et al. 2024, "Learning to Discretize Denoising Diffusion ODEs"): learned times for any solver, and other
+//! times told to the network.
 //!
 //! ```text
 //! q = cumsum(softmax p₁)                      n_i = (q_i − q₀)/(q_S − q₀) ∈ [0, 1]
@@ -8,19 +9,22 @@
 //! network  D(x, u_i), slope (x − D)/u_i       the base solver itself knows t_i alone
 //! ```
 //!
-//! The ends are those of the nominal grid, and p₁[0] has no effect. As in the released code, Δ in the mode `lambda` is taken from neighbouring
-//! entries of p₁, not of λ: it is 0 at the start, where all entries are equal. Where λ is infinite (σ = 0, or σ = 1 of a flow) only the mode
-//! `time` can be used. The released code of DPM-Solver++ and UniPC evaluates the network once more at the last time and does not use it:
-//! `closing_call` repeats that for coefficients that come from there.
+//! The ends are those of the nominal grid, and p₁[0] has no effect. As in the released code, Δ in the mode `lambda` is
+//! taken from neighbouring entries of p₁, not of λ: it is 0 at the start, where all entries are equal. Where λ is
+//! infinite (σ = 0, or σ = 1 of a flow) only the mode `time` can be used. The released code of DPM-Solver++ and UniPC
+//! evaluates the network once more at the last time and does not use it: `closing_call` repeats that for coefficients
+//! that come from there.
 //!
-//! LD3's recipe (Tong et al. 2024): p₁ by RMSprop, then p₁ by RMSprop and p₂ by plain descent; UniPC as teacher and as base.
+//! LD3's recipe (Tong et al. 2024): p₁ by RMSprop, then p₁ by RMSprop and p₂ by plain descent; UniPC as teacher and as
+//! base.
 //!
 //! ```text
 //! phase 1  p₁: RMSprop, rate 5·10⁻³        two sevenths of the run
 //! phase 2  p₁ as before, p₂: descent, rate 0.1/S
 //! ```
 //!
-//! The objective is relaxed (`relax.rs`): 50 pairs, two in a visit, seven rounds. Validation and roll-back are this program's own.
+//! The objective is relaxed (`relax.rs`): 50 pairs, two in a visit, seven rounds. Validation and roll-back are this
+//! program's own.
 
 use crate::Base;
 use crate::base::BaseOptions;
@@ -94,7 +98,8 @@ impl Ld3 {
         Ok((times, told))
     }
 
-    /// The smallest distance of neighbours: of the grid, or in the mode `lambda` of the logits, as the released code has it.
+    /// The smallest distance of neighbours: of the grid, or in the mode `lambda` of the logits, as the released code
+    /// has it.
     fn spacing(&self, grid: &[Coeff], p1: &[Coeff]) -> f64 {
         let list = if self.mode == TimeMode::Lambda { p1 } else { grid };
         list.windows(2).map(|w| (w[1].value() - w[0].value()).abs()).fold(f64::INFINITY, f64::min)

@@ -1,7 +1,7 @@
 //! What is learned: a list of parameters in named blocks, and the solver they stand for.
 //!
-//! A method that is learned implements [`Learnable`] and nothing else: the trainer moves the parameters, the tape differentiates the
-//! solver made of them, and the solver file keeps what [`Learnable::export`] says.
+//! A method that is learned implements [`Learnable`] and nothing else: the trainer moves the parameters, the tape
+//! differentiates the solver made of them, and the solver file keeps what [`Learnable::export`] says.
 
 use crate::Base;
 use crate::learned::{Block, Built, Frame};

@@ -1,8 +1,8 @@
 //! Learned solvers: parameters in named blocks, and the solver they stand for.
 //!
-//! A method that is learned is a [`LearnedSolver`]: options that stay, parameters that training moves, and how both become a solver with
-//! its times. The same `build` serves sampling, where the parameters are constants, and training, where they are parameters; the
-//! solver file writes the type down as it is.
+//! A method that is learned is a [`LearnedSolver`]: options that stay, parameters that training moves, and how both
+//! become a solver with its times. The same `build` serves sampling, where the parameters are constants, and training,
+//! where they are parameters; the solver file writes the type down as it is.
 
 use crate::Base;
 use dyweight_core::coeff::Coeff;
@@ -70,8 +70,8 @@ impl Frame {
         Ok(Self { grid, schedule, range, afs, prediction, bounded, shape, feature, embedding, nfe: steps })
     }
 
-    /// The frame of a solver with one evaluation per step and as many network calls, of which an evaluation costs `calls`; none where the rule has
-    /// no grid of that length.
+    /// The frame of a solver with one evaluation per step and as many network calls, of which an evaluation costs
+    /// `calls`; none where the rule has no grid of that length.
     pub fn of_single_calls(&self, calls: usize) -> Result<Option<Self>> {
         let steps = self.nfe / calls.max(1) + usize::from(self.afs);
         if self.schedule.fixed_steps().is_some_and(|fixed| fixed != steps) || steps == 0 {
@@ -109,7 +109,8 @@ pub trait LearnedSolver {
     /// The solver that `params` stand for under these options.
     fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built>;
 
-    /// How far from noise to data the states after each step are, 0 to 1, where the method says so and its targets follow.
+    /// How far from noise to data the states after each step are, 0 to 1, where the method says so and its targets
+    /// follow.
     fn progress(&self, _: &[f64]) -> Option<Vec<f64>> {
         None
     }

@@ -1,7 +1,7 @@
 //! Solvers by the words a user has for them, learned methods a file each, and the solver file that keeps any as text.
 //!
-//! A method's file has parameters and the solver they stand for ([`LearnedSolver`](learned::LearnedSolver)), on the tape
-//! and in the loop that all solvers share, and how its authors teach it ([`Method`](method::Method)).
+//! A method's file has parameters and the solver they stand for ([`LearnedSolver`](learned::LearnedSolver)), on the
+//! tape and in the loop that all solvers share, and how its authors teach it ([`Method`](method::Method)).
 //! [`method::METHODS`] is their list. The trainer, which is the same for all, is `dyweight-train`.
 #![forbid(unsafe_code)]
 

@@ -95,13 +95,15 @@ impl MethodParams {
         Ok(body)
     }
 
-    /// The version of the format in which it is written: readers of version 2 that are older than spans would pass over one.
+    /// The version of the format in which it is written: readers of version 2 that are older than spans would pass over
+    /// one.
     pub(crate) fn version(&self) -> u32 {
         if self.weights().is_some_and(|weights| !weights.span.is_empty()) { 3 } else { 2 }
     }
 
-    /// The first of these keys that means nothing to the method. Bodies share parts (`serde(flatten)`), where serde itself cannot refuse a key; but what
-    /// it has not understood it does not write again. Something empty may be left out, and says nothing.
+    /// The first of these keys that means nothing to the method. Bodies share parts (`serde(flatten)`), where serde
+    /// itself cannot refuse a key; but what it has not understood it does not write again. Something empty may be left
+    /// out, and says nothing.
     pub(crate) fn unknown_key<'k>(&self, given: &'k Map<String, Value>) -> Option<&'k str> {
         let written = serde_json::to_value(self).unwrap_or_default();
         let says_nothing =

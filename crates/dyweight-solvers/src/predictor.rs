@@ -1,4 +1,5 @@
-//! AMED's small predictor, about nine thousand parameters: where inside a step to evaluate, and how to scale what is found.
+//! AMED's small predictor, about nine thousand parameters: where inside a step to evaluate, and how to scale what is
+//! found.
 //!
 //! ```text
 //! z   = small_net(feature, a, b)

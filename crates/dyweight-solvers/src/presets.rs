@@ -1,5 +1,5 @@
-//! Coefficients that authors released with their papers, built in as solver files: DyWeight's (Zhao et al., CVPR 2026) and
-//! EPD's (Zhu et al., ICCV 2025).
+//! Coefficients that authors released with their papers, built in as solver files: DyWeight's (Zhao et al., CVPR 2026)
+//! and EPD's (Zhu et al., ICCV 2025).
 //!
 //! Numbers and credit: `crates/dyweight-solvers/assets`.
 

@@ -1,4 +1,5 @@
-//! How a learned method is taught, as data: which parameters are moved, by which rule, against which states of the teacher.
+//! How a learned method is taught, as data: which parameters are moved, by which rule, against which states of the
+//! teacher.
 
 use crate::learnable::Learnable;
 use crate::rate::{Rate, RateRule};
@@ -130,7 +131,8 @@ pub enum Supervision {
     /// The end alone.
     #[default]
     Endpoint,
-    /// The end, and the state after every `stride` steps of the teacher, which runs on a refinement of the student's grid.
+    /// The end, and the state after every `stride` steps of the teacher, which runs on a refinement of the student's
+    /// grid.
     Path {
         /// Teacher steps per student step.
         stride: usize,

@@ -1,5 +1,5 @@
-//! S4S and S4S-Alt (Frankel et al. 2025, "S4S: Solving for a Diffusion Model Solver"): free coefficients of a linear multistep method, and with Alt its
-//! grid too.
+//! S4S and S4S-Alt (Frankel et al. 2025, "S4S: Solving for a Diffusion Model Solver"): free coefficients of a linear
+//! multistep method, and with Alt its grid too.
 //!
 //! ```text
 //! data   x ← (σ_b/σ_a)x + β·Σ_j c_j D(x_j, u_j)      β = α_b − α_a·σ_b/σ_a,  a = t_i, b = t_{i+1}
@@ -9,11 +9,12 @@
 //!
 //! c starts at DPM-Solver++ of the order (data) or iPNDM (noise), on the nominal grid.
 //!
-//! There is no public code. Our own choices: row i weighs the last `order` predictions; the network's times are u_j = t_j·e^{ξ_j} (a shift of
-//! the log-SNR), for flows t_j + ξ_j kept inside [0, 1]; Alt's p₁ starts at the logarithms of the nominal spacings, so that it starts on the
-//! nominal grid.
+//! There is no public code. Our own choices: row i weighs the last `order` predictions; the network's times are u_j =
+//! t_j·e^{ξ_j} (a shift of the log-SNR), for flows t_j + ξ_j kept inside [0, 1]; Alt's p₁ starts at the logarithms of
+//! the nominal spacings, so that it starts on the nominal grid.
 //!
-//! S4S and S4S-Alt (Frankel et al. 2025): coefficients by Adam at 10⁻³; with Alt in turns with the grid, for eight rounds. The recipe is second-hand.
+//! S4S and S4S-Alt (Frankel et al. 2025): coefficients by Adam at 10⁻³; with Alt in turns with the grid, for eight
+//! rounds. The recipe is second-hand.
 //!
 //! Our own choices: a round is half coefficients, half grid; the grid moves by RMSprop at 5·10⁻³, as LD3's.
 

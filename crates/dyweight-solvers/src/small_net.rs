@@ -1,4 +1,5 @@
-//! The small network that AMED, DLMS and DyWeight's wider span have in common: from a sample's bottleneck feature and the two times of a step to a few parameters.
+//! The small network that AMED, DLMS and DyWeight's wider span have in common: from a sample's bottleneck feature and
+//! the two times of a step to a few parameters.
 //!
 //! ```text
 //! f_k = 10000^{−k/3}, k = 0 … 3;   e(u) = silu(W_t·[sin(u·f), cos(u·f)] + b_t)            8 parameters
@@ -48,7 +49,8 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Layers for features of a length, drawn as AMED's authors do: the embedding's parameters from U(±√(6/16)), the others' from N(0, 1/inputs), biases 0.
+    /// Layers for features of a length, drawn as AMED's authors do: the embedding's parameters from U(±√(6/16)), the
+    /// others' from N(0, 1/inputs), biases 0.
     pub(crate) fn start(features: usize, mut uniform: impl FnMut() -> f64, normal: &mut impl FnMut() -> f64) -> Self {
         let bound = (6.0 / (2 * EMBEDDED) as f64).sqrt();
         let row = |_| (0..EMBEDDED).map(|_| bound * (2.0 * uniform() - 1.0)).collect();
@@ -162,7 +164,8 @@ pub(crate) fn check(layers: &[Layer<'_>]) -> Result<()> {
     layers.iter().try_for_each(Layer::check)
 }
 
-/// What the network says of each sample at the two times of a step, differentiable in its parameters: a coefficient for each output of the heads.
+/// What the network says of each sample at the two times of a step, differentiable in its parameters: a coefficient for
+/// each output of the heads.
 pub(crate) fn ask(params: &[Coeff], sizes: &[(usize, usize)], features: &[Vec<f64>], times: (f64, f64)) -> Vec<Coeff> {
     let net = Net::new(params.iter().map(Coeff::value).collect(), sizes, times);
     let made: Vec<Made> = features.iter().map(|feature| net.forward(feature)).collect();

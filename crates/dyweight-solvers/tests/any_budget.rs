@@ -88,7 +88,8 @@ fn every_budget_of_the_range_is_a_solver_of_its_own() -> Result<()> {
     Ok(())
 }
 
-/// What was learned comes back to the bit, and what lies between keeps to its neighbours: ends to ends, in proportion to 1/S.
+/// What was learned comes back to the bit, and what lies between keeps to its neighbours: ends to ends, in proportion
+/// to 1/S.
 #[test]
 fn what_was_trained_is_itself_and_the_rest_lies_between() -> Result<()> {
     let mut stream = Stream::new(8);

@@ -22,7 +22,8 @@ use dyweight_solvers::{Base, Weights};
 const STEPS: usize = 4;
 const FEATURES: usize = 6;
 
-/// A mixture whose feature does not depend on the state: a method takes no derivative through it, and neither do differences here.
+/// A mixture whose feature does not depend on the state: a method takes no derivative through it, and neither do
+/// differences here.
 struct Fixed(Mixture);
 
 impl Denoiser for Fixed {

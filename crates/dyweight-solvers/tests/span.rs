@@ -280,7 +280,8 @@ fn samples_of_other_channels_are_refused() {
     assert!(matches!(&error, Error::Shape { what, .. } if what.contains("channels")), "{error}");
 }
 
-/// A shift belongs to a call: the last ones, whether or not the first step makes one. Models without a place for it refuse by name.
+/// A shift belongs to a call: the last ones, whether or not the first step makes one. Models without a place for it
+/// refuse by name.
 #[test]
 fn shifts_belong_to_the_last_calls() {
     let shifted = |calls: usize, call: usize| {

@@ -1,4 +1,5 @@
-//! The numerical study with its default grid: `cargo run --release --example numeric_study -p dyweight-study -- OUTDIR [quick]`.
+//! The numerical study with its default grid:
+//! `cargo run --release --example numeric_study -p dyweight-study -- OUTDIR [quick]`.
 
 use dyweight_study::numeric::{NumericOptions, run};
 use std::path::PathBuf;

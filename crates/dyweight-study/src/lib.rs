@@ -1,4 +1,5 @@
-//! Comparing solvers: measures of samples, named experiments that run and resume, and the charts and pages that show them.
+//! Comparing solvers: measures of samples, named experiments that run and resume, and the charts and pages that show
+//! them.
 #![forbid(unsafe_code)]
 
 pub mod benchmark;

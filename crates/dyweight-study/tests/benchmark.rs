@@ -1,4 +1,5 @@
-//! Contests: what is recorded does not depend on how the work was cut, and records of other settings are refused by name.
+//! Contests: what is recorded does not depend on how the work was cut, and records of other settings are refused by
+//! name.
 
 use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Info, Levels, Model, Prediction, Pullback};
 use dyweight_core::mixture::Mixture;
@@ -120,8 +121,8 @@ fn results(make: impl Fn() -> Experiment + Sync, processes: usize, threads: usiz
     all.swap_remove(0)
 }
 
-// A few samples far out lose their numbers in step 2, many others in step 4: who comes first in a batch is not who comes first of
-// all. The teacher has no call at these levels.
+// A few samples far out lose their numbers in step 2, many others in step 4: who comes first in a batch is not who
+// comes first of all. The teacher has no call at these levels.
 #[test]
 fn where_the_numbers_are_lost_does_not_depend_on_how_samples_are_cut() {
     let lost = |x: f64, level: f64| {

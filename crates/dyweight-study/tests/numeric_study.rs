@@ -174,7 +174,8 @@ fn errors_agree_with_independent_numbers() {
     assert!(worst <= 3.0, "{worst} standard errors");
 }
 
-/// Records are read back on resume and may have been edited: whatever their numbers, tables and figures are made or refused.
+/// Records are read back on resume and may have been edited: whatever their numbers, tables and figures are made or
+/// refused.
 #[test]
 fn odd_numbers_on_record_never_panic() {
     let settings = Settings { dims: 2, problems: 2, iterations: 0, ..Settings::default() };

@@ -10,8 +10,8 @@ use dyweight_core::{Result, Tensor};
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// The path that an environment variable names, for a test of files that are not in the repository. Without it the test says
-/// that it is skipped, to the terminal itself: nobody reads what is captured of a test that passes.
+/// The path that an environment variable names, for a test of files that are not in the repository. Without it the test
+/// says that it is skipped, to the terminal itself: nobody reads what is captured of a test that passes.
 pub fn outside(variable: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).map(PathBuf::from);
     if path.is_none() {

@@ -1,13 +1,15 @@
-//! Where a training starts: the analytical first step, the grid and the order, chosen on the training pairs by a little training of each.
+//! Where a training starts: the analytical first step, the grid and the order, chosen on the training pairs by a little
+//! training of each.
 //!
-//! The best untrained solver is not the best start: what training makes of one shows after an iteration or two. So all starts are tried as they are,
-//! the best of them are trained by one iteration of Gauss–Newton, the best of those by another, and so on. The first half of a few training pairs
-//! makes the equations, the other half judges. The usual start is never dropped on the way, and gives way in the end only to one that is clearly
-//! closer: some starts are quicker without ending closer, and so few pairs tell no small difference. Validation pairs have no say: they judge the training that follows, which begins anew at the start
-//! that was chosen.
+//! The best untrained solver is not the best start: what training makes of one shows after an iteration or two. So all
+//! starts are tried as they are, the best of them are trained by one iteration of Gauss–Newton, the best of those by
+//! another, and so on. The first half of a few training pairs makes the equations, the other half judges. The usual
+//! start is never dropped on the way, and gives way in the end only to one that is clearly closer: some starts are
+//! quicker without ending closer, and so few pairs tell no small difference. Validation pairs have no say: they judge
+//! the training that follows, which begins anew at the start that was chosen.
 //!
-//! A learned solver's times follow from its weights' sums, so the grid is no freedom that training lacks: it decides where training begins, and with that in
-//! which valley it ends.
+//! A learned solver's times follow from its weights' sums, so the grid is no freedom that training lacks: it decides
+//! where training begins, and with that in which valley it ends.
 
 use crate::gauss_newton::{GaussNewton, LADDER, Options};
 use crate::halving::halve_one;
@@ -100,8 +102,9 @@ impl Trainer {
         self.config().is_open()
     }
 
-    /// The same training from the start that promises most, and the search that chose it; none where nothing is left to choose. A search that is on
-    /// record is not made again. `watch` is told before each trial how many there are. Every process must call it.
+    /// The same training from the start that promises most, and the search that chose it; none where nothing is left to
+    /// choose. A search that is on record is not made again. `watch` is told before each trial how many there are.
+    /// Every process must call it.
     pub fn settled(&self, dataset: &Dataset, watch: &mut dyn FnMut(usize)) -> Result<Option<(Self, StartSearch)>> {
         if !self.is_open() {
             return Ok(None);
@@ -245,7 +248,8 @@ impl TriedStart {
 }
 
 impl Candidate {
-    /// What it is worth against the others: the usual start is never dropped, and in the end gives way only to one clearly closer.
+    /// What it is worth against the others: the usual start is never dropped, and in the end gives way only to one
+    /// clearly closer.
     fn score(&self, is_last: bool) -> f64 {
         let loss = self.start.trained.or(self.start.untrained).unwrap_or(f64::INFINITY);
         match (self.start.usual, is_last) {

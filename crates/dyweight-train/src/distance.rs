@@ -10,7 +10,8 @@ use dyweight_solvers::learnable::coeffs;
 use std::ops::Range;
 
 impl Trainer {
-    /// Root mean squared difference between the ends of a plan and of the teacher, over all validation pairs. Every process must call it.
+    /// Root mean squared difference between the ends of a plan and of the teacher, over all validation pairs. Every
+    /// process must call it.
     pub fn distance(&self, dataset: &Dataset, plan: &Plan<'_>) -> Result<f64> {
         let errors = self.errors(&dataset.validation, 0..self.plan.recipe.validation_pairs, plan)?;
         Ok((errors.iter().sum::<f64>() / errors.len() as f64).sqrt())

@@ -1,9 +1,9 @@
 //! What keeps training from doing harm: validation, roll-back, early stop.
 //!
 //! The parameters with the lowest validation loss are what training returns; the initial ones count, so a run that only
-//! gets worse returns its start. A loss that explodes, or stays well above the best for long, puts the best parameters back and
-//! halves the rate. The bounds are wide on purpose: good runs pass through worse places, and going back too soon costs more
-//! than it saves.
+//! gets worse returns its start. A loss that explodes, or stays well above the best for long, puts the best parameters
+//! back and halves the rate. The bounds are wide on purpose: good runs pass through worse places, and going back too
+//! soon costs more than it saves.
 
 /// A validation loss this many times the initial one is an explosion.
 const EXPLODED: f64 = 3.0;

@@ -3,8 +3,8 @@
 use dyweight_core::error::Result;
 
 /// Sorts every group, the best first: behind those that went through all rounds stand the others, the last to fall out
-/// before those that fell out early. `score` is asked round by round for the scores of those that are left in each group,
-/// lower being better; a group of which it says nothing stays as it is. After a round `kept` of so many go on.
+/// before those that fell out early. `score` is asked round by round for the scores of those that are left in each
+/// group, lower being better; a group of which it says nothing stays as it is. After a round `kept` of so many go on.
 pub fn halve<T>(
     groups: &mut [Vec<T>],
     rounds: usize,

@@ -1,4 +1,5 @@
-//! Whom a learned solver has to beat: the best handcrafted one that makes as many calls, searched on the same training pairs.
+//! Whom a learned solver has to beat: the best handcrafted one that makes as many calls, searched on the same training
+//! pairs.
 //!
 //! The list is every comparison's: [`settings`]. All are tried on a few training pairs, the best of them on more;
 //! the winner is then judged on the validation pairs, on which nothing of it was chosen.
@@ -41,8 +42,8 @@ struct Trial {
 }
 
 impl Trainer {
-    /// The best handcrafted solver of `nfe` calls on the training pairs, judged on the validation pairs; none where no one makes so many. `watch` is
-    /// told before each trial how many there are. Every process must call it.
+    /// The best handcrafted solver of `nfe` calls on the training pairs, judged on the validation pairs; none where no
+    /// one makes so many. `watch` is told before each trial how many there are. Every process must call it.
     pub fn best_handcrafted(
         &self,
         dataset: &Dataset,

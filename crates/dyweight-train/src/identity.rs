@@ -1,7 +1,8 @@
-//! What names a run: the content of everything that decides its result. Two runs of the same name leave the same bits, wherever their files are.
+//! What names a run: the content of everything that decides its result. Two runs of the same name leave the same bits,
+//! wherever their files are.
 //!
-//! A state, a record of a search and a finished solver are gone on with under this name alone; what the teacher has made is kept under a part of it
-//! (`Targets::key`).
+//! A state, a record of a search and a finished solver are gone on with under this name alone; what the teacher has
+//! made is kept under a part of it (`Targets::key`).
 
 use crate::TrainPlan;
 use crate::trainer::TrainConfig;
@@ -10,7 +11,8 @@ use dyweight_core::tensor::Tensor;
 use dyweight_files::Fingerprint;
 use serde_json::{Map, Value, json};
 
-/// Options that change memory or speed but no bit of the result, or that name what is compared by its content: start, noise, prompts, networks.
+/// Options that change memory or speed but no bit of the result, or that name what is compared by its content: start,
+/// noise, prompts, networks.
 const NO_MATTER: [&str; 7] = ["memory", "micro-batch", "init", "noise", "inception", "clip-model", "negative"];
 
 /// The name, as the JSON of what it stands for.

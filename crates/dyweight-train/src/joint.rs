@@ -4,9 +4,9 @@
 //! F = F(μ, Σ) of features f₁ … f_n        dF/dfᵢ = a/n + 2/(n−1)·B(fᵢ − μ),        a = ∂F/∂μ,  B = ∂F/∂Σ
 //! ```
 //!
-//! Two passes. The first makes the samples and their features, without derivatives, and has F, a and B. The second takes, sample by sample, the
-//! derivative of a·f + n/(n−1)·(f − μ)ᵀB(f − μ) with a, B and μ held: its mean over all samples is dF, to the last digit, and its mean over some of
-//! them an estimate of it. No teacher is asked.
+//! Two passes. The first makes the samples and their features, without derivatives, and has F, a and B. The second
+//! takes, sample by sample, the derivative of a·f + n/(n−1)·(f − μ)ᵀB(f − μ) with a, B and μ held: its mean over all
+//! samples is dF, to the last digit, and its mean over some of them an estimate of it. No teacher is asked.
 
 use crate::objective::Loss;
 use dyweight_core::error::Result;

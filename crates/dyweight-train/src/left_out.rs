@@ -7,7 +7,8 @@ use dyweight_sample::{Learned, SampleSpec, Who};
 use dyweight_solvers::solver_file::{Asked, SolverFile};
 use dyweight_solvers::spec::Budget;
 
-/// A budget that is no closer than this share of its rival's distance is as good as none: on other pairs it may be further.
+/// A budget that is no closer than this share of its rival's distance is as good as none: on other pairs it may be
+/// further.
 const CLEARLY: f64 = 0.75;
 
 /// A budget between trained ones.
@@ -30,8 +31,9 @@ impl LeftOut {
 }
 
 impl Trainer {
-    /// Every budget that `file` serves without training, fewest calls first. Rivals are chosen on the training pairs; both are judged on the
-    /// validation pairs. `watch` is told before each trial how many there are. Every process must call it.
+    /// Every budget that `file` serves without training, fewest calls first. Rivals are chosen on the training pairs;
+    /// both are judged on the validation pairs. `watch` is told before each trial how many there are. Every process
+    /// must call it.
     pub fn left_out(&self, dataset: &Dataset, file: &SolverFile, watch: &mut dyn FnMut(usize)) -> Result<Vec<LeftOut>> {
         let budgets = file.left_out();
         let all = budgets.len();

@@ -17,9 +17,10 @@
 //! Where paper and this crate differ: the paper returns the last Φ and never turns back. Here other pairs validate, the
 //! start counts, and what diverges is undone ([`Guard`]). `--recipe paper --plain` is the paper's.
 //!
-//! The network is never trained. The unknowns are the parameters of a [`Learnable`], a few dozen. [`Training`] is the loop
-//! as a state that can be advanced, saved and restored at any iteration; the same seed gives the same bits whatever the
-//! threads, micro-batches, processes or interruptions. `docs/method.md` says why each of the three rules is there.
+//! The network is never trained. The unknowns are the parameters of a [`Learnable`], a few dozen. [`Training`] is the
+//! loop as a state that can be advanced, saved and restored at any iteration; the same seed gives the same bits
+//! whatever the threads, micro-batches, processes or interruptions. `docs/method.md` says why each of the three rules
+//! is there.
 
 #![forbid(unsafe_code)]
 

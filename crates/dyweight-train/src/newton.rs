@@ -8,9 +8,10 @@
 //! p ← p − η·c·Δ               c ≤ 1: ½Δᵀ(H + λ·diag H)Δ, by how much the samples move in the mean square, is at most the loss
 //! ```
 //!
-//! Why: the slopes of a window are nearly parallel. The sum of their weights moves a sample far, differences of them hardly, and a rule that moves
-//! every number at the same rate is held back by the sum. This step is the same whatever the coordinates (but for λ). The matrix is
-//! Schraudolph's (2002), its estimate Hutchinson's (1990), the damping Marquardt's (1963).
+//! Why: the slopes of a window are nearly parallel. The sum of their weights moves a sample far, differences of them
+//! hardly, and a rule that moves every number at the same rate is held back by the sum. This step is the same whatever
+//! the coordinates (but for λ). The matrix is Schraudolph's (2002), its estimate Hutchinson's (1990), the damping
+//! Marquardt's (1963).
 
 use dyweight_core::tensor::dot;
 
@@ -134,7 +135,8 @@ mod tests {
         assert!(solve(Vec::new(), &[]).is_empty());
     }
 
-    /// Parallel directions, a thousand times longer in their sum than in their difference: one step goes to the least squares' solution.
+    /// Parallel directions, a thousand times longer in their sum than in their difference: one step goes to the least
+    /// squares' solution.
     #[test]
     fn a_step_does_not_mind_bad_coordinates() {
         let jacobian: Vec<Vec<f64>> = (0..64)
@@ -153,7 +155,8 @@ mod tests {
         let gradient = [0, 1].map(|i| h(i, 0) * wanted[0] + h(i, 1) * wanted[1]);
         let exact = Curvature { matrix: vec![h(0, 0), h(0, 1), h(1, 0), h(1, 1)], batches: 1_000_000 };
         let step = exact.step(&[0, 1], &gradient, (1e9, 1_000_000));
-        // The sum is found at once, the difference, to which the damping is not small, in part and in the right direction.
+        // The sum is found at once, the difference, to which the damping is not small, in part and in the right
+        // direction.
         assert!((step[0] + step[1] - 0.1).abs() < 1e-3, "{step:?}");
         assert!(step[0] > step[1], "{step:?}");
     }

@@ -86,8 +86,9 @@ impl Loss {
         }
     }
 
-    /// A derivative in `x` with random signs, of second moments that are the curvature of each sample's distance: for a distance that bends less the
-    /// further off it is, the curvature of the parabola that touches it from above. `signs` makes them in a shape.
+    /// A derivative in `x` with random signs, of second moments that are the curvature of each sample's distance: for a
+    /// distance that bends less the further off it is, the curvature of the parabola that touches it from above.
+    /// `signs` makes them in a shape.
     pub fn probe(&self, x: &Tensor, y: &Tensor, signs: &dyn Fn([usize; 3]) -> Result<Tensor>) -> Result<Tensor> {
         if let Loss::Features(map) | Loss::Linear(map, _) = self {
             let (fx, pullback) = map.with_pullback(x)?;
@@ -155,7 +156,8 @@ mod tests {
         }
     }
 
-    /// The mean of v vᵀ over many signs is ∇² of a distance that is a parabola, and of features that are linear where we look.
+    /// The mean of v vᵀ over many signs is ∇² of a distance that is a parabola, and of features that are linear where
+    /// we look.
     #[test]
     fn probes_have_the_curvature_as_second_moments() {
         let x = Tensor::new([1, 3, 1, 1], vec![0.5, -1.0, 2.0]).unwrap();

@@ -24,7 +24,8 @@ pub struct Recipe {
     pub validation_pairs: usize,
     /// Validations without improvement after which training stops.
     pub patience: Option<usize>,
-    /// Samples whose features make the moments of a distance of all samples at once: others in every iteration, so that no set of them is learned by heart.
+    /// Samples whose features make the moments of a distance of all samples at once: others in every iteration, so that
+    /// no set of them is learned by heart.
     pub moments: Option<usize>,
     /// Gauss–Newton without gradients, where it is the rule.
     pub gauss_newton: Option<gauss_newton::Options>,

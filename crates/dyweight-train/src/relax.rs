@@ -1,4 +1,5 @@
-//! The relaxed objective of LD3 and S4S (Tong et al. 2024): the noise of every pair is a variable too, inside a small ball.
+//! The relaxed objective of LD3 and S4S (Tong et al. 2024): the noise of every pair is a variable too, inside a small
+//! ball.
 //!
 //! ```text
 //! visit of a batch    g = ∂L/∂z, L the batch's mean loss;   the parameters move;   z' = project(z − ηg)
@@ -7,9 +8,9 @@
 //! round               all training batches in a new order, then the validation batches, whose noise moves likewise
 //! ```
 //!
-//! η halves after a round in which no validation noise moved. A solver with few steps cannot reach the teacher's image from the very same noise, but from one
-//! that is close: the objective asks for no more. Here a batch always has the same pairs, and rounds shuffle batches; the released code
-//! shuffles pairs.
+//! η halves after a round in which no validation noise moved. A solver with few steps cannot reach the teacher's image
+//! from the very same noise, but from one that is close: the objective asks for no more. Here a batch always has the
+//! same pairs, and rounds shuffle batches; the released code shuffles pairs.
 
 use crate::student::Gradient;
 use dyweight_core::tensor::Tensor;

@@ -1,4 +1,5 @@
-//! A run with all its files, from what is in its way to the solver it leaves: the one life cycle of the program, the Python package and studies.
+//! A run with all its files, from what is in its way to the solver it leaves: the one life cycle of the program, the
+//! Python package and studies.
 //!
 //! ```text
 //! check          what is in the way is refused before anything is written
@@ -161,8 +162,8 @@ impl TrainRun {
     }
 }
 
-/// Does runs one after the other, all under lock from the beginning. Each is given the pairs it shares with the one before, the first `shared`, or none if it is
-/// finished already.
+/// Does runs one after the other, all under lock from the beginning. Each is given the pairs it shares with the one
+/// before, the first `shared`, or none if it is finished already.
 pub fn run_each(
     runs: &[&TrainRun],
     mut shared: Option<Dataset>,

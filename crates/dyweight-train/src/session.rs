@@ -1,7 +1,8 @@
 //! A run with its files: snapshots that survive `kill -9`, and a log.
 //!
-//! Nothing written depends on the clock, and a resumed run first cuts the log back to the snapshot it starts from: log and
-//! result are the same bytes as those of a run that was never interrupted. Of several processes rank 0 alone has files.
+//! Nothing written depends on the clock, and a resumed run first cuts the log back to the snapshot it starts from: log
+//! and result are the same bytes as those of a run that was never interrupted. Of several processes rank 0 alone has
+//! files.
 
 use super::snapshot::Snapshot;
 use super::training::{Event, Iteration, Training};
@@ -27,13 +28,15 @@ pub struct Files {
 }
 
 impl Files {
-    /// The files of a run whose solver goes to `out`: `solver.json` has `solver.state`, `solver.stats.jsonl` and `solver.start.json`.
+    /// The files of a run whose solver goes to `out`: `solver.json` has `solver.state`, `solver.stats.jsonl` and
+    /// `solver.start.json`.
     pub fn beside(out: &Path) -> Self {
         Self { state: beside(out, "state"), log: beside(out, "stats.jsonl"), start: beside(out, "start.json") }
     }
 }
 
-/// A file that belongs to `out`. The ending `.json` gives way to its own; any other stays in the name, so that two solvers never share it.
+/// A file that belongs to `out`. The ending `.json` gives way to its own; any other stays in the name, so that two
+/// solvers never share it.
 pub fn beside(out: &Path, ending: &str) -> PathBuf {
     if out.extension().is_some_and(|e| e == "json") {
         return out.with_extension(ending);
@@ -108,8 +111,8 @@ impl Session {
         self
     }
 
-    /// Runs to the end, showing every iteration. An error in any process stops all at that iteration with the state saved, and is the
-    /// error where it was given.
+    /// Runs to the end, showing every iteration. An error in any process stops all at that iteration with the state
+    /// saved, and is the error where it was given.
     pub fn run(mut self, show: &mut Watcher<'_>) -> Result<(Training, History)> {
         while !self.run.is_finished() {
             let made = self.run.iteration;

@@ -7,8 +7,8 @@
 //! teacher    the next step starts from y_{i+1}
 //! ```
 //!
-//! What a solver carries from step to step (its history) goes on as constants in all three. A gradient's NaN is 0, its infinities ±10⁵. The last step has
-//! the loss proper, in the same scale.
+//! What a solver carries from step to step (its history) goes on as constants in all three. A gradient's NaN is 0, its
+//! infinities ±10⁵. The last step has the loss proper, in the same scale.
 
 use crate::objective::Loss;
 use crate::student::{Gradient, Student};

@@ -39,8 +39,8 @@ pub struct Gradient {
     pub gradients: Vec<Vec<f64>>,
     /// Derivative of each sample's loss in its noise, one behind the other; empty unless it was asked for.
     pub noise: Vec<f64>,
-    /// What random signs at the end come to in each parameter, `[parameter][sample]`: whose second moments are the loss's curvature. Empty unless it
-    /// was asked for.
+    /// What random signs at the end come to in each parameter, `[parameter][sample]`: whose second moments are the
+    /// loss's curvature. Empty unless it was asked for.
     pub probes: Vec<Vec<f64>>,
 }
 
@@ -89,8 +89,9 @@ impl Wire for Gradient {
 }
 
 impl Student {
-    /// Losses of a batch under a solver of some parameters. `targets` holds one batch per supervised state: the endpoint last, before it, with path supervision,
-    /// the states after steps 1 … S−1, or all states of the teacher but the first.
+    /// Losses of a batch under a solver of some parameters. `targets` holds one batch per supervised state: the
+    /// endpoint last, before it, with path supervision, the states after steps 1 … S−1, or all states of the teacher
+    /// but the first.
     pub fn losses(
         &self,
         model: &dyn Differentiable,
@@ -148,7 +149,8 @@ impl Student {
         Ok((0..features.samples()).map(|i| features.sample(i).to_vec()).collect())
     }
 
-    /// Losses of a batch and their derivatives, in the noise too if it is to move, and with `signs` what their curvature is made of.
+    /// Losses of a batch and their derivatives, in the noise too if it is to move, and with `signs` what their
+    /// curvature is made of.
     pub fn gradient(
         &self,
         model: &dyn Differentiable,

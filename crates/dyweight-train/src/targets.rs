@@ -1,8 +1,9 @@
 //! What the teacher makes of the pairs: computed once, kept in memory and, if wanted, on disk.
 //!
-//! Pair i's target depends on the model, the teacher, the grid, the seed and i alone, so it can be reused across budgets
-//! and runs. Pairs are computed in chunks; a chunk is one file, written all or nothing, under a directory named after the
-//! hash of everything the targets depend on. Of several processes each computes a share, and rank 0 alone writes.
+//! Pair i's target depends on the model, the teacher, the grid, the seed and i alone, so it can be reused across
+//! budgets and runs. Pairs are computed in chunks; a chunk is one file, written all or nothing, under a directory named
+//! after the hash of everything the targets depend on. Of several processes each computes a share, and rank 0 alone
+//! writes.
 
 use crate::Supervision;
 use dyweight_core::denoiser::{Differentiable, Model};
@@ -117,7 +118,8 @@ impl Targets {
         hash.text()
     }
 
-    /// Has the targets of pairs `range` computed, by all processes together, before they are asked for. All must call it.
+    /// Has the targets of pairs `range` computed, by all processes together, before they are asked for. All must call
+    /// it.
     pub fn prepare(&self, range: Range<usize>) -> Result<()> {
         if self.comm.size() == 1 {
             return self.of(range).map(drop);

@@ -1,4 +1,5 @@
-//! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is put together.
+//! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is
+//! put together.
 
 use crate::identity;
 use crate::plan::{self, TRAINING, TrainPlan};
@@ -192,7 +193,8 @@ impl Trainer {
         self
     }
 
-    /// A short name of the run, by the content of what it is made from; none for a model without a fingerprint, which nobody knows again.
+    /// A short name of the run, by the content of what it is made from; none for a model without a fingerprint, which
+    /// nobody knows again.
     pub fn name(&self) -> Option<String> {
         self.config.identity.sha256.as_ref().map(|_| identity::digest(&self.identity))
     }
@@ -220,7 +222,8 @@ impl Trainer {
         }))
     }
 
-    /// What the teacher's results depend on besides pairs and teacher; none for a model without a fingerprint, whose results are not kept.
+    /// What the teacher's results depend on besides pairs and teacher; none for a model without a fingerprint, whose
+    /// results are not kept.
     fn cache_name(&self) -> Option<String> {
         let arithmetic = self.config.arithmetic.as_deref().unwrap_or_default();
         self.config.identity.sha256.as_ref().map(|sha256| format!("{sha256} {arithmetic}"))

@@ -8,8 +8,8 @@
 //! every so often:  v ← ℓ of the validation pairs             Guard: the best Φ is kept, a lost one put back
 //! ```
 //!
-//! The first four lines are the paper's; the fifth is ours, and `--plain` leaves it out. By solver steps (`by_steps`) and
-//! without gradients (`ends`) an iteration has the same three parts.
+//! The first four lines are the paper's; the fifth is ours, and `--plain` leaves it out. By solver steps (`by_steps`)
+//! and without gradients (`ends`) an iteration has the same three parts.
 
 mod by_steps;
 mod ends;

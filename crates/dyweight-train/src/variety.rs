@@ -1,9 +1,11 @@
 //! Whether a second stage is better by features it was not trained on, and has kept the variety of its start.
 //!
-//! A loss of all samples at once ([`Joint`]) can be lowered by samples that are better and fewer of a kind. So what such a training has found is compared with its
-//! start on noise that nothing else uses, among samples of the teacher on other noise still: how many of the student's look like the teacher's (precision), and
-//! how many of the teacher's look like the student's (recall). A share that has fallen by more than twice the standard error of the difference is lost, and then the start
-//! is the result. Both students have the same noise, so what they share drops out of that error.
+//! A loss of all samples at once ([`Joint`]) can be lowered by samples that are better and fewer of a kind. So what
+//! such a training has found is compared with its start on noise that nothing else uses, among samples of the teacher
+//! on other noise still: how many of the student's look like the teacher's (precision), and how many of the teacher's
+//! look like the student's (recall). A share that has fallen by more than twice the standard error of the difference is
+//! lost, and then the start is the result. Both students have the same noise, so what they share drops out of that
+//! error.
 //!
 //! It can also be lowered in the eyes of its own features alone. So all of this is seen by those of another network
 //! where there is one, and by their distance to the real images: where it has risen by more than twice its error, the
@@ -39,7 +41,8 @@ impl Trainer {
         recipe.moments.filter(|_| recipe.validate_every.is_some()).map(|moments| moments.max(FEWEST))
     }
 
-    /// What a training has done to variety; none where nobody asks, and where it has found nothing but its start. Every process must call it.
+    /// What a training has done to variety; none where nobody asks, and where it has found nothing but its start. Every
+    /// process must call it.
     pub(crate) fn variety(&self, run: &Training) -> Result<Option<Variety>> {
         let student = &self.plan.student;
         let (Some(samples), Some(joint)) = (self.variety_samples(), student.loss.joint()) else { return Ok(None) };

@@ -17,8 +17,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// A call with its gradient takes about as long as this many without: processor time of `dyweight bench --model fashion --what gradient` over
-    /// that of `--what forward`.
+    /// A call with its gradient takes about as long as this many without: processor time of
+    /// `dyweight bench --model fashion --what gradient` over that of `--what forward`.
     const GRADIENT: f64 = 2.3;
 
     /// All of it in calls.
@@ -57,7 +57,8 @@ impl Trainer {
         let again = if self.plan.student.memory == Memory::Recompute { nfe * pairs } else { 0 };
         // The teacher makes whole chunks.
         let whole = |pairs: usize| pairs.next_multiple_of(CHUNK);
-        // A loss of all samples asks no teacher but for what is compared at the end, and makes its moments in every pass.
+        // A loss of all samples asks no teacher but for what is compared at the end, and makes its moments in every
+        // pass.
         let (moments, varied) = (recipe.moments.unwrap_or(0), self.variety_samples().unwrap_or(0));
         let paired = if recipe.moments.is_some() { 0 } else { whole(recipe.pairs_needed()) };
         let mut teaching = self.teacher.sampler.nfe * (paired + whole(validating) + whole(varied));

@@ -1,4 +1,5 @@
-//! The best start and the best handcrafted solver: what is chosen, what is fixed, and what a search that was interrupted leaves.
+//! The best start and the best handcrafted solver: what is chosen, what is fixed, and what a search that was
+//! interrupted leaves.
 
 use dyweight_core::Result;
 use dyweight_core::denoiser::Model;

@@ -92,8 +92,8 @@ fn calls_that_are_foreseen_are_made() {
         assert_eq!(said, done, "whole solves");
         assert_eq!(said.gradients, 0);
     }
-    // dss needs no gradient of its first call, and epd-plugin's later steps reach back to earlier ones: a few calls are counted with
-    // gradients instead of without.
+    // dss needs no gradient of its first call, and epd-plugin's later steps reach back to earlier ones: a few calls are
+    // counted with gradients instead of without.
     for method in ["dss", "epd-plugin"] {
         let (said, done) = compare(short(method));
         let ratio = said.in_calls() / done.in_calls();

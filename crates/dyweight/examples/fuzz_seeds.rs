@@ -1,6 +1,8 @@
-//! Writes the files the fuzzers start from: `cargo run -p dyweight --example fuzz_seeds -- DIRECTORY` makes one folder per target of `fuzz/`.
+//! Writes the files the fuzzers start from: `cargo run -p dyweight --example fuzz_seeds -- DIRECTORY` makes one folder
+//! per target of `fuzz/`.
 //!
-//! All are made here, from the builders of the readers' tests and the library's own writers; no released file is among them.
+//! All are made here, from the builders of the readers' tests and the library's own writers; no released file is among
+//! them.
 
 #[path = "../../dyweight-files/tests/build/mod.rs"]
 mod build;

@@ -1,4 +1,5 @@
-//! Samples of a pretrained model, by a handcrafted solver in nine network calls: the first pictures of an embedded network.
+//! Samples of a pretrained model, by a handcrafted solver in nine network calls: the first pictures of an embedded
+//! network.
 //!
 //! `cargo run --release --example sample`
 

@@ -55,7 +55,8 @@
 //! | [`report`] | `report` | charts and pages |
 //! | [`study`] | `study` | experiments of many solvers, and the paper's numerical study |
 //!
-//! All features are on by default; `default-features = false` leaves solvers alone, without networks, linear algebra or charts.
+//! All features are on by default; `default-features = false` leaves solvers alone, without networks, linear algebra or
+//! charts.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

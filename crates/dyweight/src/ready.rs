@@ -101,7 +101,8 @@ impl Solver {
         }
     }
 
-    /// Samples `[n, c, h, w]` of a model, one for each seed. The same seed gives the same bits whatever else is drawn with it.
+    /// Samples `[n, c, h, w]` of a model, one for each seed. The same seed gives the same bits whatever else is drawn
+    /// with it.
     pub fn sample(&self, model: &impl SharedModel, seeds: impl IntoIterator<Item = u64>) -> Result<Tensor> {
         self.sample_with(model, seeds, &SampleOptions::default())
     }

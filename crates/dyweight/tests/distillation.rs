@@ -1,4 +1,5 @@
-//! What training achieves: the learned solver against the handcrafted ones on two mixtures, and against its own ablations.
+//! What training achieves: the learned solver against the handcrafted ones on two mixtures, and against its own
+//! ablations.
 //!
 //! A slow campaign: `DYWEIGHT_SLOW=1 cargo test --release --test distillation -- --nocapture`. Its figures are in
 //! `docs/training.md`. Without the variable a short run on one budget is checked.

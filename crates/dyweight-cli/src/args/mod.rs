@@ -1,4 +1,5 @@
-//! Arguments that several commands share. They are read as text and turned into the library's specs here, and nowhere else.
+//! Arguments that several commands share. They are read as text and turned into the library's specs here, and nowhere
+//! else.
 
 use crate::ui;
 use clap::{Arg, Args};
@@ -40,7 +41,8 @@ pub struct ModelOptions {
     /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
     #[arg(long, value_name = "NAME")]
     pub conv: Option<String>,
-    /// How exact the products of layers over tokens are (FLUX, T5, latent U-Nets): f32, or bf16 where the processor has it [f32]
+    /// How exact the products of layers over tokens are (FLUX, T5, latent U-Nets): f32, or bf16 where the processor has
+    /// it [f32]
     #[arg(long, value_name = "NAME")]
     pub precision: Option<String>,
     /// Height of the images of a latent diffusion model [as trained]
@@ -49,7 +51,8 @@ pub struct ModelOptions {
     /// Width of the images of a latent diffusion model [as trained]
     #[arg(long, value_name = "PIXELS")]
     pub width: Option<usize>,
-    /// Folder with vocab.json and merges.txt, for a text encoder that came without; with tokenizer and tokenizer_2 for FLUX
+    /// Folder with vocab.json and merges.txt, for a text encoder that came without; with tokenizer and tokenizer_2 for
+    /// FLUX
     #[arg(long, value_name = "DIR")]
     pub tokenizer: Option<PathBuf>,
     /// Tokens of a prompt that FLUX sees [512; 256 for a model that takes no guidance]

@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 /// What to convert into what.
 #[derive(Args)]
 pub struct ConvertArgs {
-    /// A network checkpoint (.pkl, .pt), weights of Inception-v3 (.pth, .pt, .pkl), a released coefficient file (.pkl, .pt), a solver file, or preset:NAME;
-    /// several solver files of different budgets or guidance become one for the whole range
+    /// A network checkpoint (.pkl, .pt), weights of Inception-v3 (.pth, .pt, .pkl), a released coefficient file (.pkl,
+    /// .pt), a solver file, or preset:NAME; several solver files of different budgets or guidance become one for the
+    /// whole range
     #[arg(required = true)]
     input: Vec<PathBuf>,
     /// The file to write: safetensors for a network, JSON for a solver
@@ -70,7 +71,8 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
     }
 }
 
-/// What is written here is a solver file or safetensors: under the name of an archive of arrays nothing would find it again.
+/// What is written here is a solver file or safetensors: under the name of an archive of arrays nothing would find it
+/// again.
 fn refuse_arrays(output: &Path) -> Result<()> {
     let foreign = |ending: &&str| output.extension().is_some_and(|e| e.eq_ignore_ascii_case(ending));
     let Some(ending) = ["npz", "npy", "pkl", "pt", "ckpt"].iter().find(|ending| foreign(ending)) else { return Ok(()) };

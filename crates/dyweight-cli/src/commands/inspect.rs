@@ -24,13 +24,14 @@ use std::path::{Path, PathBuf};
 /// What to look into.
 #[derive(Args)]
 pub struct InspectArgs {
-    /// A solver file, preset:NAME, a released coefficient file, a network checkpoint (.pkl, .safetensors, .pt, .ckpt), a diffusers
-    /// folder, or random:NAME
+    /// A solver file, preset:NAME, a released coefficient file, a network checkpoint (.pkl, .safetensors, .pt, .ckpt),
+    /// a diffusers folder, or random:NAME
     pub(super) file: PathBuf,
     /// Configuration of a weights file that carries none
     #[arg(long = "model-config", alias = "config", value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// How exact the products of layers over tokens are (FLUX, T5, latent U-Nets): f32, or bf16 where the processor has it [f32]
+    /// How exact the products of layers over tokens are (FLUX, T5, latent U-Nets): f32, or bf16 where the processor has
+    /// it [f32]
     #[arg(long, value_name = "NAME")]
     pub(super) precision: Option<String>,
     /// Network calls, of a solver file that serves a range of budgets

@@ -1,4 +1,5 @@
-//! `dyweight probe`: a model's answers, and their gradients, at given inputs: how to check a conversion against its origin.
+//! `dyweight probe`: a model's answers, and their gradients, at given inputs: how to check a conversion against its
+//! origin.
 
 use crate::args::ModelArgs;
 use crate::files::{batch, prepare, text};
@@ -22,11 +23,13 @@ use std::time::Instant;
 pub struct ProbeArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// One network of a latent model: unet, transformer, vae, text, text2 or clip [the whole denoiser]; its inputs are found by name
+    /// One network of a latent model: unet, transformer, vae, text, text2 or clip [the whole denoiser]; its inputs are
+    /// found by name
     #[arg(long, value_name = "NAME")]
     part: Option<String>,
-    /// Safetensors file with 'x' [n,c,h,w], 'sigma' [n], and optionally 'labels' [n,classes] or 'condition' and 'uncondition'
-    /// [n,tokens,width] ('pooled' and 'unpooled' [n,width] with them, for a model that takes both), and 'cotangent' like x
+    /// Safetensors file with 'x' [n,c,h,w], 'sigma' [n], and optionally 'labels' [n,classes] or 'condition' and
+    /// 'uncondition' [n,tokens,width] ('pooled' and 'unpooled' [n,width] with them, for a model that takes both), and
+    /// 'cotangent' like x
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
     /// Safetensors file for 'denoised' ('velocity' of a flow) and, with a cotangent, 'grad_x' and 'grad_sigma'

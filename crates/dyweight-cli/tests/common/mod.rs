@@ -54,7 +54,8 @@ impl Place {
         Ended::of(arguments, self.command(arguments).output().unwrap())
     }
 
-    /// Runs what must be refused: exit code 2, nothing on stdout, an error that says all of `says`, nothing left behind.
+    /// Runs what must be refused: exit code 2, nothing on stdout, an error that says all of `says`, nothing left
+    /// behind.
     pub fn refuses(&self, arguments: &str, says: &[&str]) {
         let before = self.names();
         let ended = self.run(arguments);

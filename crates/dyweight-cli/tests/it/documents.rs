@@ -1,4 +1,5 @@
-//! The documents: links lead somewhere, lines fit a screen, the README stays one screen and a half, pages begin with what to do.
+//! The documents: links lead somewhere, lines fit a screen, the README stays one screen and a half, pages begin with
+//! what to do.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

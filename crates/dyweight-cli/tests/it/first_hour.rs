@@ -1,4 +1,5 @@
-//! A newcomer's first hour: nothing is lost, names that people type are understood, and something is seen while it runs.
+//! A newcomer's first hour: nothing is lost, names that people type are understood, and something is seen while it
+//! runs.
 
 use crate::common;
 
@@ -277,8 +278,9 @@ fn a_dry_run_says_what_it_would_take_and_does_nothing() {
     let place = Place::new("dry");
     for (command, calls, writes) in [
         ("sample --model fashion --nfe 5 --seeds 0-15", 80, "samples"),
-        // 6 iterations of 4 pairs and 4 validation pairs, in whole chunks of 16, under a teacher of 35 calls; 3 calls each in 8 validations, and once more for gradients;
-        // then 110 handcrafted settings on 4 pairs, the best 12 on 16, and the best one on the validation pairs.
+        // 6 iterations of 4 pairs and 4 validation pairs, in whole chunks of 16, under a teacher of 35 calls; 3 calls
+        // each in 8 validations, and once more for gradients; then 110 handcrafted settings on 4 pairs, the best 12 on
+        // 16, and the best one on the validation pairs.
         (
             "train --model mixture --nfe 3 --iters 6 --batch 4 --validation 4 --out s.json",
             35 * (32 + 16) + 3 * 4 * 8 + 72 + 3 * (110 * 4 + 12 * 16 + 4),

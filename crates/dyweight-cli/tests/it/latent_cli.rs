@@ -26,9 +26,9 @@ fn half_precision(shape: &[usize], name: &str) -> StoredTensor {
     StoredTensor::new(name, Dtype::Bf16, shape.to_vec(), bytes.into()).unwrap()
 }
 
-/// Memory a process may have of its own, in kilobytes: anonymous and writable (`RLIMIT_DATA`). Pages of a file that is mapped to be
-/// read are not: the system takes them back when it needs them. A file that is read instead of mapped, or weights that are
-/// copied, would not fit.
+/// Memory a process may have of its own, in kilobytes: anonymous and writable (`RLIMIT_DATA`). Pages of a file that is
+/// mapped to be read are not: the system takes them back when it needs them. A file that is read instead of mapped, or
+/// weights that are copied, would not fit.
 #[cfg(target_os = "linux")]
 const LIMIT: u64 = 64 << 10;
 

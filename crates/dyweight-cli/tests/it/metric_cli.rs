@@ -136,7 +136,8 @@ fn a_folder_and_the_sampler_give_the_same_bits() {
     });
 }
 
-/// The second feature network sees the same images its own way, and the built-in reference is of the network that is asked for.
+/// The second feature network sees the same images its own way, and the built-in reference is of the network that is
+/// asked for.
 #[test]
 fn two_networks_judge_the_same_images() {
     let place = Place::new("metric-judge");

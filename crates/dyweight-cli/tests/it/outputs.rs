@@ -1,5 +1,5 @@
-//! Where results go: never in the place of an input or of each other, through links, past what killed runs left behind, and never over
-//! what is not ours.
+//! Where results go: never in the place of an input or of each other, through links, past what killed runs left behind,
+//! and never over what is not ours.
 #![cfg(unix)]
 
 use crate::common::{Place, bytes};

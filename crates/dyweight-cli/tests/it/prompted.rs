@@ -1,5 +1,5 @@
-//! Scores of images and their prompts: numbers of the published tools, every way to pair, what is refused, and scores as measures
-//! and as a loss. `tools/make_textmetric_fixtures.py` made the data.
+//! Scores of images and their prompts: numbers of the published tools, every way to pair, what is refused, and scores
+//! as measures and as a loss. `tools/make_textmetric_fixtures.py` made the data.
 
 use crate::common::Place;
 use dyweight::files::image::Image;

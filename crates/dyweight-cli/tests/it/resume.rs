@@ -1,5 +1,5 @@
-//! Training that is killed, stopped and damaged: what is resumed ends with the bytes of a run that was left alone, and what cannot be
-//! resumed is refused.
+//! Training that is killed, stopped and damaged: what is resumed ends with the bytes of a run that was left alone, and
+//! what cannot be resumed is refused.
 #![cfg(unix)]
 
 use crate::common::{Ended, Place, bytes};
@@ -69,7 +69,8 @@ fn killed_twenty_times_it_ends_with_the_same_bytes() {
         let place = Place::new(&format!("killed-{finished}"));
         loop {
             let mut child = start(&place, &resume);
-            // The start of a run is not interrupted more often than its middle, nor a slow machine kept from ever ending.
+            // The start of a run is not interrupted more often than its middle, nor a slow machine kept from ever
+            // ending.
             let share = if kills < 60 { 0.16 * z.uniform() } else { 10.0 };
             let deadline = Instant::now() + whole.mul_f64(share);
             while Instant::now() < deadline && child.try_wait().unwrap().is_none() {

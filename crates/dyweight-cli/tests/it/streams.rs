@@ -1,5 +1,5 @@
-//! Standard streams that are closed, full or left by their reader: a run does not depend on being watched, and data that did not arrive
-//! are not passed over in silence.
+//! Standard streams that are closed, full or left by their reader: a run does not depend on being watched, and data
+//! that did not arrive are not passed over in silence.
 #![cfg(unix)]
 
 use crate::common::{Ended, Place};

@@ -55,7 +55,8 @@ impl ClosureModel {
         Self::new(shape, prediction, range, each)
     }
 
-    /// Adds `(entries, level, ∂L/∂prediction) → ∂L/∂entries` of one sample; the derivative in the level is a central difference.
+    /// Adds `(entries, level, ∂L/∂prediction) → ∂L/∂entries` of one sample; the derivative in the level is a central
+    /// difference.
     pub fn with_sample_pullback(
         self,
         pull_back: impl Fn(&[f64], f64, &[f64]) -> Vec<f64> + Send + Sync + 'static,
@@ -75,7 +76,8 @@ impl ClosureModel {
         self
     }
 
-    /// Adds `(x, levels, ∂L/∂prediction) → ∂L/∂x`; the derivative in the level is a central difference of two more calls.
+    /// Adds `(x, levels, ∂L/∂prediction) → ∂L/∂x`; the derivative in the level is a central difference of two more
+    /// calls.
     pub fn with_state_pullback<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         mut self,
         pull_back: impl Fn(&Tensor, &Levels, &Tensor) -> Result<Tensor, E> + Send + Sync + 'static,

@@ -1,7 +1,7 @@
 //! Classifier-free guidance (Ho and Salimans 2021): y = y₋ + g·(y₊ − y₋), two predictions for one.
 //!
-//! The samples with their contexts and the same samples with the negative one go through the model as one batch. This is the only
-//! place that knows what guidance costs.
+//! The samples with their contexts and the same samples with the negative one go through the model as one batch. This
+//! is the only place that knows what guidance costs.
 
 use super::{Denoiser, Differentiable, Info, Levels, Pullback};
 use crate::error::Result;

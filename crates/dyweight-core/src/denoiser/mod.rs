@@ -92,8 +92,8 @@ pub trait Denoiser: Send + Sync {
     /// The network's prediction for each sample. Sample i depends on sample i alone.
     fn predict(&self, x: &Tensor, levels: &Levels) -> Result<Tensor>;
 
-    /// The prediction, and for each sample `len` numbers of what the network knows in its narrowest place at that state. Models without such a place
-    /// refuse.
+    /// The prediction, and for each sample `len` numbers of what the network knows in its narrowest place at that
+    /// state. Models without such a place refuse.
     fn predict_with_feature(&self, x: &Tensor, levels: &Levels, len: usize) -> Result<(Tensor, Vec<Vec<f64>>)> {
         let _ = (x, levels);
         Err(no_feature(len, None))
@@ -162,11 +162,12 @@ pub fn no_embedding(asked: usize, has: Option<usize>) -> Error {
     Error::Conflict { problem, hint: "use an EDM network, or leave 'embedding' out of --span".into() }
 }
 
-/// Carries ∂L/∂prediction to (∂L/∂x, ∂L/∂level for each sample). Where the levels are shifted, the second list goes on with ∂L/∂shift:
-/// for each number of the embedding as many entries as samples.
+/// Carries ∂L/∂prediction to (∂L/∂x, ∂L/∂level for each sample). Where the levels are shifted, the second list goes on
+/// with ∂L/∂shift: for each number of the embedding as many entries as samples.
 pub type Pullback<'m> = Box<dyn FnOnce(&Tensor) -> Result<(Tensor, Vec<f64>)> + Send + 'm>;
 
-/// A denoiser whose prediction can be differentiated in state and level. Weights are frozen: there is never a weight gradient.
+/// A denoiser whose prediction can be differentiated in state and level. Weights are frozen: there is never a weight
+/// gradient.
 ///
 /// One that cannot says `impl Differentiable for … {}`: it can be sampled, and learned for without gradients.
 pub trait Differentiable: Denoiser {

@@ -153,13 +153,15 @@ pub trait Model: Send + Sync {
         None
     }
 
-    /// True if one prediction is too little work for more than one thread, so that batches are better spread over threads.
+    /// True if one prediction is too little work for more than one thread, so that batches are better spread over
+    /// threads.
     fn is_light(&self) -> bool {
         false
     }
 
-    /// True if a sample's answer has the same bits in whatever batch it is asked for. Where kernels are chosen by the size of a batch it
-    /// has not: then work is shared in whole batches, so that every call is the same whoever makes it.
+    /// True if a sample's answer has the same bits in whatever batch it is asked for. Where kernels are chosen by the
+    /// size of a batch it has not: then work is shared in whole batches, so that every call is the same whoever makes
+    /// it.
     fn is_exact_in_batches(&self) -> bool {
         true
     }
@@ -214,7 +216,8 @@ impl Condition {
         Self { contexts: self.contexts.iter().cloned().chain(negatives).collect(), ..self.clone() }
     }
 
-    /// The class of each sample, for a model of `classes` classes that knows no other context. Empty if no sample has one.
+    /// The class of each sample, for a model of `classes` classes that knows no other context. Empty if no sample has
+    /// one.
     pub fn class_of_each(&self, classes: usize) -> Result<Vec<Option<usize>>> {
         let bad = |name, value: String, expected: String| Err(Error::BadValue { name, value, expected });
         let class = |context: &Context| match context {

@@ -135,7 +135,8 @@ mod tests {
         assert!((low - 0.038759).abs() < 1e-6 && (high - 83.8225).abs() < 1e-4);
     }
 
-    // c_noise = 1000τ − 1 and its derivative from an f64 evaluation of the released wrapper, inside and beyond the table.
+    // c_noise = 1000τ − 1 and its derivative from an f64 evaluation of the released wrapper, inside and beyond the
+    // table.
     #[test]
     fn times_and_slopes_of_the_reference() {
         let table = BetaTable::stable_diffusion();

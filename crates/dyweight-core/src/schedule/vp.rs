@@ -27,7 +27,8 @@ impl VpTime {
         Self { beta_d, beta_min: high - beta_d / 2.0 }
     }
 
-    /// True if σ rises with t all the way from ε to 1 (its exponent's derivative is β_d t + β_min), which a large σ_min under a small σ_max prevents.
+    /// True if σ rises with t all the way from ε to 1 (its exponent's derivative is β_d t + β_min), which a large σ_min
+    /// under a small σ_max prevents.
     pub fn rises(&self) -> bool {
         self.beta_min + self.beta_d * EPSILON > 0.0 && self.beta_min + self.beta_d > 0.0
     }

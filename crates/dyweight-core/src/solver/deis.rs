@@ -7,8 +7,8 @@
 //!
 //! The integral in u = ln σ is smooth, and Gauss–Legendre on pieces of at most unit length gives it to rounding. (The
 //! released code takes 10 000 samples including both ends, an error of about 1e-4.) ρAB is exact variable-step
-//! Adams–Bashforth, [`super::IpndmV`]; the released ρAB counts its history wrongly and is not followed. For a flow, whose
-//! own time is σ, both forms coincide; so they do on an interval that ends at σ = 0.
+//! Adams–Bashforth, [`super::IpndmV`]; the released ρAB counts its history wrongly and is not followed. For a flow,
+//! whose own time is σ, both forms coincide; so they do on an interval that ends at σ = 0.
 
 use super::ipndm_v::lagrange_integrals;
 use super::table::StepTable;

@@ -5,8 +5,8 @@
 //! x ← x + (b−a)·[d_m/(2r) + (1 − 1/(2r))·d]
 //! ```
 //!
-//! For a flow, where ln σ has no meaning at the ends, m = a + r(b−a). An interval that ends at σ = 0 has no middle in ln σ
-//! and is an Euler step.
+//! For a flow, where ln σ has no meaning at the ends, m = a + r(b−a). An interval that ends at σ = 0 has no middle in
+//! ln σ and is an Euler step.
 
 use super::{Run, Solver, Times};
 use crate::denoiser::Prediction;

@@ -9,12 +9,12 @@
 //!   2M:  keep·x − σ_b φ₁(m₀ + D₁₀/2)        3M: keep·x − σ_b(φ₁m₀ + φ₂D₁ + φ₃D₂)
 //! ```
 //!
-//! From σ = 1 of a flow, where λ = −∞, the first interval has order 1, r₀ → ∞ leaves the second with D₁₀ = 0, and r₁ → ∞ the
-//! third of order 3 with D₁ = D₁₀ and D₂ = 0.
+//! From σ = 1 of a flow, where λ = −∞, the first interval has order 1, r₀ → ∞ leaves the second with D₁₀ = 0, and r₁ →
+//! ∞ the third of order 3 with D₁ = D₁₀ and D₂ = 0.
 //!
-//! With lowered last orders the last step has order 1 and the one before at most 2, except while the method still warms up.
-//! The published rule ([`LowerOrderFinal::Auto`]) does so on fewer than 15 steps only: on more, the steps near the data are
-//! short enough for the full order, and an Euler step among them would be the largest error of all.
+//! With lowered last orders the last step has order 1 and the one before at most 2, except while the method still warms
+//! up. The published rule ([`LowerOrderFinal::Auto`]) does so on fewer than 15 steps only: on more, the steps near the
+//! data are short enough for the full order, and an Euler step among them would be the largest error of all.
 
 use super::exponential::{Evaluated, Form, Interval, LowerOrderFinal, Predict, distances};
 use super::{Run, Solver, Times, check_order};

@@ -8,10 +8,10 @@
 //!             T ← T + δ·Σⱼ w_ij              time shifting: the state is where the weights took it
 //! ```
 //!
-//! Where paper and released code differ we follow the code: the network time is taken absolute, slopes divide by T + 10⁻⁸,
-//! with the analytical first step the scales begin at step 1, and the last T, which is never asked for, may be negative.
-//! Without time shifting (an ablation) T is the nominal time. Adams–Bashforth rows and s = 1 give iPNDM. A [`Wider`] span adds
-//! directions to the update, and is not in the paper.
+//! Where paper and released code differ we follow the code: the network time is taken absolute, slopes divide by T +
+//! 10⁻⁸, with the analytical first step the scales begin at step 1, and the last T, which is never asked for, may be
+//! negative. Without time shifting (an ablation) T is the nominal time. Adams–Bashforth rows and s = 1 give iPNDM. A
+//! [`Wider`] span adds directions to the update, and is not in the paper.
 
 use super::{Place, Run, Solver, Times, Wider, WiderRun, adams_bashforth};
 use crate::coeff::Coeff;

@@ -7,8 +7,8 @@
 //! noise   x_b = (α_b/α_a)x − σ_b·(e^{h} − 1)m₀ − …
 //! ```
 //!
-//! λ is infinite at both ends of a flow and at σ = 0. An interval of infinite length is taken with order 1, where both forms are
-//! the same and need no λ, and history from beyond such an interval is not used. (From pure noise UniPC's
+//! λ is infinite at both ends of a flow and at σ = 0. An interval of infinite length is taken with order 1, where both
+//! forms are the same and need no λ, and history from beyond such an interval is not used. (From pure noise UniPC's
 //! corrector has a limit: see there.)
 
 use super::Carried;
@@ -147,8 +147,8 @@ impl Form {
         Ok(Evaluated { time: time.clone(), lambda, value, slope })
     }
 
-    /// The first-order step from the newest evaluation at state `x` to time `b`: DDIM in either form. `scale` multiplies all of it but what is
-    /// kept of x.
+    /// The first-order step from the newest evaluation at state `x` to time `b`: DDIM in either form. `scale`
+    /// multiplies all of it but what is kept of x.
     pub fn first_order(
         self,
         tape: &mut Tape<'_>,

@@ -4,8 +4,8 @@
 //! d = slope(x, a);  x̂ = x + (b−a)d;  d' = slope(x̂, b);  x ← x + (b−a)(d + d')/2
 //! ```
 //!
-//! The corrector is applied on every interval that does not end at σ = 0; there the slope of a denoised prediction is not
-//! defined, and the interval is an Euler step.
+//! The corrector is applied on every interval that does not end at σ = 0; there the slope of a denoised prediction is
+//! not defined, and the interval is an Euler step.
 
 use super::{Run, Solver, Times};
 use crate::denoiser::Prediction;

@@ -4,8 +4,8 @@
 //! C_ij = ∫_{t_i}^{t_{i+1}} ℓⱼ(τ) dτ,  ℓⱼ the Lagrange basis on t_i, t_{i−1}, …, t_{i−q+1}
 //! ```
 //!
-//! which equals the paper's closed forms β⁽²⁾, β⁽³⁾, β⁽⁴⁾. A widely used implementation has a misplaced parenthesis from
-//! order 3 on, so that its weights are not these on non-uniform grids; we implement the formulas.
+//! which equals the paper's closed forms β⁽²⁾, β⁽³⁾, β⁽⁴⁾. A widely used implementation has a misplaced parenthesis
+//! from order 3 on, so that its weights are not these on non-uniform grids; we implement the formulas.
 
 use super::table::StepTable;
 use super::{Run, Solver, Times, check_order};

@@ -60,7 +60,8 @@ pub trait Solver: Send + Sync {
     /// Begins a run over the grid `times` for a kind of prediction.
     fn begin<'s>(&'s self, times: Times<'s>, prediction: Prediction) -> Result<Box<dyn Run + 's>>;
 
-    /// Goes on with what a run of the same method, with other numbers, has carried so far: for training that moves the numbers between steps.
+    /// Goes on with what a run of the same method, with other numbers, has carried so far: for training that moves the
+    /// numbers between steps.
     fn resume<'s>(&'s self, times: Times<'s>, prediction: Prediction, carried: Carried) -> Result<Box<dyn Run + 's>> {
         if carried.samples.is_empty() && carried.coeffs.is_empty() {
             return self.begin(times, prediction);

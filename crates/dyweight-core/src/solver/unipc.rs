@@ -19,8 +19,9 @@
 //! later, r_k → −∞     ρ_k/r_k → 0: the point drops out, the others solve the system that is left
 //! ```
 //!
-//! What is left may be one equation, ρ = g₁/B; the ½ of a low order is a choice of that order, not of the limit. (bh1, whose
-//! B is infinite there, and the noise form, whose factors are, have no limit: their first interval is not corrected.)
+//! What is left may be one equation, ρ = g₁/B; the ½ of a low order is a choice of that order, not of the limit. (bh1,
+//! whose B is infinite there, and the noise form, whose factors are, have no limit: their first interval is not
+//! corrected.)
 
 use super::exponential::{Evaluated, Form, Interval, LowerOrderFinal, Predict, distances};
 use super::{Run, Solver, Times, check_order};
@@ -71,7 +72,8 @@ impl UniPc {
         self
     }
 
-    /// Takes the nodes r_k as constants where the weights ρ are solved for: a shortcut in the gradient that LD3's released code takes.
+    /// Takes the nodes r_k as constants where the weights ρ are solved for: a shortcut in the gradient that LD3's
+    /// released code takes.
     pub fn frozen_nodes(mut self, on: bool) -> Self {
         self.frozen_nodes = on;
         self

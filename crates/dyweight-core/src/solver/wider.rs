@@ -1,4 +1,5 @@
-//! Where a wider span joins DyWeight's update: it may weigh more than past slopes, and give a step other weights than the solver's.
+//! Where a wider span joins DyWeight's update: it may weigh more than past slopes, and give a step other weights than
+//! the solver's.
 //!
 //! ```text
 //! x ← x + δ·( Σⱼ w_ij dⱼ + what the span adds )

@@ -1,9 +1,10 @@
 //! What a solver does to a batch: network calls and linear combinations. Written once, used twice.
 //!
-//! A solver talks to a [`Tape`] in four kinds of step: [`Tape::evaluate`] (a network call), [`Tape::combine`]
-//! (Σ cᵢ·vᵢ with scalar [`Coeff`]s), [`Tape::apply`] (a linear map with [`Coeff`]s inside) and the element-wise [`Tape::threshold`]. When sampling, each step is computed and
-//! forgotten. When recording, a step that depends on a recorded coefficient is also kept as an op, and
-//! [`Tape::gradients`] runs the project's one reverse sweep over the ops:
+//! A solver talks to a [`Tape`] in four kinds of step: [`Tape::evaluate`] (a network call), [`Tape::combine`] (Σ cᵢ·vᵢ
+//! with scalar [`Coeff`]s), [`Tape::apply`] (a linear map with [`Coeff`]s inside) and the element-wise
+//! [`Tape::threshold`]. When sampling, each step is computed and forgotten. When recording, a step that depends on a
+//! recorded coefficient is also kept as an op, and [`Tape::gradients`] runs the project's one reverse sweep over the
+//! ops:
 //!
 //! ```text
 //! y = Σ cᵢvᵢ        v̄ᵢ += cᵢ·ȳ      c̄ᵢ += ⟨ȳ, vᵢ⟩ per sample
@@ -12,8 +13,8 @@
 //! ```
 //!
 //! Every solver is thereby differentiable in its coefficients, times and scales. Network calls are counted here, where
-//! they are made, and nowhere else. So is the first number that is none: a prediction with NaN or infinity ends the run at
-//! that call ([`Tape::fault`]), before thresholding or a weight of 0 could hide it.
+//! they are made, and nowhere else. So is the first number that is none: a prediction with NaN or infinity ends the run
+//! at that call ([`Tape::fault`]), before thresholding or a weight of 0 could hide it.
 //!
 //! ```
 //! use dyweight_core::coeff::Coeff;
@@ -79,8 +80,8 @@ impl Var {
         Self { value: self.value.clone(), op: None, feature: None }
     }
 
-    /// The bottleneck feature of the evaluation this was made of, where the [`Query`] asked for it: zeros of an analytical one. It
-    /// takes no derivative.
+    /// The bottleneck feature of the evaluation this was made of, where the [`Query`] asked for it: zeros of an
+    /// analytical one. It takes no derivative.
     pub fn feature(&self) -> Result<&[Vec<f64>]> {
         self.feature.as_deref().ok_or_else(|| crate::denoiser::no_feature(0, None))
     }
@@ -337,8 +338,8 @@ impl<'m> Tape<'m> {
         self.start(value)
     }
 
-    /// Dynamic thresholding of a data prediction (Saharia et al. 2022): each sample clipped to ±s and divided by s, with s the larger of 1
-    /// and the 99.5 % quantile of its absolute values.
+    /// Dynamic thresholding of a data prediction (Saharia et al. 2022): each sample clipped to ±s and divided by s,
+    /// with s the larger of 1 and the 99.5 % quantile of its absolute values.
     pub fn threshold(&mut self, x: &Var) -> Var {
         let (value, how) = threshold::apply(&x.value);
         if self.recording.is_some() && x.op.is_some() {

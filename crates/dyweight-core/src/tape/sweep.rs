@@ -17,16 +17,16 @@ pub struct Cotangent {
 
 /// What a sweep finds.
 pub struct Gradients {
-    /// ∂L/∂parameter for each sample, `[parameter][sample]`. Their sum over samples, taken in sample order, is the gradient whatever the
-    /// split into batches.
+    /// ∂L/∂parameter for each sample, `[parameter][sample]`. Their sum over samples, taken in sample order, is the
+    /// gradient whatever the split into batches.
     pub parameters: Vec<Vec<f64>>,
     /// ∂L/∂batch for every [`Tape::leaf`], in the order they were made.
     pub leaves: Vec<Tensor>,
 }
 
 impl Tape<'_> {
-    /// Derivatives of a loss in `parameters` recorded parameters, given its derivatives in some batches of the tape. Ops are let go as
-    /// they are passed.
+    /// Derivatives of a loss in `parameters` recorded parameters, given its derivatives in some batches of the tape.
+    /// Ops are let go as they are passed.
     pub fn gradients(mut self, seeds: Vec<Cotangent>, parameters: usize) -> Result<Gradients> {
         let Some(mut recording) = self.recording.take() else { return Ok(Gradients::none(&seeds, parameters)) };
         let (model, len) = (recording.model, recording.ops.len());

@@ -69,8 +69,8 @@ impl TorchFile {
         Self::collect(&graph, &data, externals, size)
     }
 
-    /// Reads a plain pickle that holds a network in one of two ways: a torch archive as one of its bytes, however deep (the
-    /// way compiled networks are put into pickles), or tensors of its own. Of several archives the largest counts.
+    /// Reads a plain pickle that holds a network in one of two ways: a torch archive as one of its bytes, however deep
+    /// (the way compiled networks are put into pickles), or tensors of its own. Of several archives the largest counts.
     pub fn parse_pickle(file: SharedBytes) -> Result<Self, Malformed> {
         expect(&file, "a pickle", &[Format::Pickle])?;
         let graph = pickle::parse_all(&file)?;

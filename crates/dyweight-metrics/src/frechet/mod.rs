@@ -1,5 +1,5 @@
-//! Fréchet distance of features: the Wasserstein-2 distance of two Gaussians with their means and covariances (Dowson and
-//! Landau 1982), squared; FID where the features are Inception's (Heusel et al. 2017).
+//! Fréchet distance of features: the Wasserstein-2 distance of two Gaussians with their means and covariances (Dowson
+//! and Landau 1982), squared; FID where the features are Inception's (Heusel et al. 2017).
 //!
 //! ```text
 //! FD  =  ‖μ−μᵣ‖² + tr(Σ + Σᵣ − 2(ΣΣᵣ)^½)
@@ -18,9 +18,9 @@
 //! T  = Fᵣ U S⁻¹ Uᵀ Fᵣᵀ,  FᵣᵀF = U S Wᵀ      the optimal map Σ^-½(Σ^½ΣᵣΣ^½)^½Σ^-½ on the span of Σ; S⁻¹ without zeros
 //! ```
 //!
-//! It says how much other samples would change the number: not how far it is from that of infinitely many. **The distance
-//! is biased upwards**, by about c/n, and c is a property of the samples: compare equal n only. `docs/metrics.md` has
-//! measured values. The reference counts as given.
+//! It says how much other samples would change the number: not how far it is from that of infinitely many. **The
+//! distance is biased upwards**, by about c/n, and c is a property of the samples: compare equal n only.
+//! `docs/metrics.md` has measured values. The reference counts as given.
 //!
 //! Samples of two solvers on the same noise are drawn together, and so is what they do to their distance ([`Paired`]):
 //!
@@ -38,7 +38,8 @@ use dyweight_core::error::{Error, Result};
 use dyweight_files::Malformed;
 use std::path::Path;
 
-/// Negative eigenvalues up to this part of the largest come from rounding to f32 on the way; beyond, it is no covariance.
+/// Negative eigenvalues up to this part of the largest come from rounding to f32 on the way; beyond, it is no
+/// covariance.
 const NEGATIVE: f64 = 1e-6;
 /// A distance below zero by up to this part of its terms is rounding, and is zero.
 const ROUNDING: f64 = 1e-10;
@@ -107,7 +108,8 @@ impl Reference {
         if value < 0.0 && value > -ROUNDING * (between + traces) { 0.0 } else { value }
     }
 
-    /// The distance of other statistics, its derivative in their mean, and T: its derivative in their covariance is I − T.
+    /// The distance of other statistics, its derivative in their mean, and T: its derivative in their covariance is I −
+    /// T.
     pub fn derivatives(&self, own: &Statistics) -> Result<(f64, Vec<f64>, Symmetric)> {
         self.require_fit(own)?;
         let overlap = self.factor.transposed_times(&factor(own)?);

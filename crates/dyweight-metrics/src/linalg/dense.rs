@@ -2,8 +2,8 @@
 //!
 //! `faer` is generic: its code is generated where it is called. //! of the library, its tests and its features.
 //!
-//! Both run on one thread. `faer`'s own parallel code gives other bits for other numbers of threads; callers share the work
-//! in pieces instead.
+//! Both run on one thread. `faer`'s own parallel code gives other bits for other numbers of threads; callers share the
+//! work in pieces instead.
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Par, Side};
 

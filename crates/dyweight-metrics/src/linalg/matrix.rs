@@ -104,8 +104,8 @@ impl Matrix {
     }
 }
 
-/// Inner products of rows, xᵢ·yⱼ as entry (j, i) of the result: row i of `x` fills column i. On one thread: the caller has
-/// many blocks.
+/// Inner products of rows, xᵢ·yⱼ as entry (j, i) of the result: row i of `x` fills column i. On one thread: the caller
+/// has many blocks.
 pub fn products(x: &[f32], y: &[f32], dims: usize) -> Matrix {
     let [x, y] = [x, y].map(|rows| rows.iter().map(|v| f64::from(*v)).collect::<Vec<_>>());
     let (n, m) = (x.len() / dims, y.len() / dims);

@@ -1,4 +1,5 @@
-//! The codebook of a VQ autoencoder (van den Oord et al. 2017): `argmin_j ‖f‖² + ‖e_j‖² − 2⟨f, e_j⟩`, the first of equals.
+//! The codebook of a VQ autoencoder (van den Oord et al. 2017): `argmin_j ‖f‖² + ‖e_j‖² − 2⟨f, e_j⟩`, the first of
+//! equals.
 
 use dyweight_nn::Act;
 

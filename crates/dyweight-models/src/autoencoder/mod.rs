@@ -1,5 +1,5 @@
-//! The autoencoders of latent diffusion (Rombach et al. 2022): KL-regularised (Stable Diffusion, FLUX) and with a codebook
-//! (VQ, the LSUN models).
+//! The autoencoders of latent diffusion (Rombach et al. 2022): KL-regularised (Stable Diffusion, FLUX) and with a
+//! codebook (VQ, the LSUN models).
 //!
 //! ```text
 //! decode(z):  h = conv_in(post_quant(z)), h = mid(h);  levels from the coarsest: (L+1) × Res, conv(nearest ×2);  conv_out(silu(norm(h)))
@@ -138,8 +138,8 @@ impl Autoencoder {
         }
     }
 
-    /// Mean and, of the KL kind, logarithm of the variance, one after the other along the channels; none if only the decoder
-    /// was built.
+    /// Mean and, of the KL kind, logarithm of the variance, one after the other along the channels; none if only the
+    /// decoder was built.
     pub fn encode(&self, image: &Act) -> Option<Act> {
         let (encoder, quant) = self.encoder.as_ref()?;
         let moments = encoder.forward(image);

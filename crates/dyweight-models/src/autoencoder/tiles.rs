@@ -1,14 +1,14 @@
 //! Large images in overlapping tiles, so that memory does not grow with the image.
 //!
-//! The coarse part of a decoder, with its attention, sees the whole image. What follows its first doubling is done tile by tile, and
-//! where tiles overlap their images are blended:
+//! The coarse part of a decoder, with its attention, sees the whole image. What follows its first doubling is done tile
+//! by tile, and where tiles overlap their images are blended:
 //!
 //! ```text
 //! w_k(i) ∝ min(1, (i − start_k + ½)/overlap, (end_k − i − ½)/overlap),  Σ_k w_k(i) = 1        along each axis, i a pixel
 //! ```
 //!
-//! An overlap is wider than what a pixel of the image depends on, so that a blended image differs from the whole one only in the
-//! statistics of the normalisations behind the coarse part, which are those of a tile.
+//! An overlap is wider than what a pixel of the image depends on, so that a blended image differs from the whole one
+//! only in the statistics of the normalisations behind the coarse part, which are those of a tile.
 
 use super::decoder::Decoder;
 use dyweight_nn::{Act, Shape};
@@ -164,6 +164,7 @@ mod tests {
         assert!(relative > 0.0 && relative < BOUND, "{relative}");
     }
 
-    /// Of latents that are noise, in tiles of 32 latents. The usual tiles have four times as many pixels to take statistics of.
+    /// Of latents that are noise, in tiles of 32 latents. The usual tiles have four times as many pixels to take
+    /// statistics of.
     const BOUND: f64 = 0.05;
 }

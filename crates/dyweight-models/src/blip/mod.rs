@@ -1,4 +1,5 @@
-//! ImageReward (Xu et al. 2023): BLIP (Li et al. 2022) reads a prompt while looking at an image, and a head makes a number of it.
+//! ImageReward (Xu et al. 2023): BLIP (Li et al. 2022) reads a prompt while looking at an image, and a head makes a
+//! number of it.
 //!
 //! ```text
 //! image   x = [class, patches + bias] + position;  layers as CLIP's, ε 10⁻⁶, exact GELU;  y = LN(x), all tokens

@@ -129,8 +129,8 @@ impl TextConfig {
         })
     }
 
-    /// Reads the configuration off the tensors of a text tower alone, whose names begin with `prefix`; heads are 64 wide, as in every released
-    /// tower. One narrower than that is a test's, with four.
+    /// Reads the configuration off the tensors of a text tower alone, whose names begin with `prefix`; heads are 64
+    /// wide, as in every released tower. One narrower than that is a test's, with four.
     pub(crate) fn of_tensors(set: &TensorSet, prefix: &str) -> Result<Self, Malformed> {
         let size = |name: &str, axis: usize| {
             let name = format!("{prefix}{name}");

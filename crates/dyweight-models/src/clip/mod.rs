@@ -1,5 +1,5 @@
-//! CLIP (Radford et al. 2021): its text tower conditions Stable Diffusion and FLUX; both towers together score how well an
-//! image fits a text.
+//! CLIP (Radford et al. 2021): its text tower conditions Stable Diffusion and FLUX; both towers together score how well
+//! an image fits a text.
 //!
 //! ```text
 //! text    x = token + position;  layers with a causal mask;  last = LN(x);  pooled = last at the end-of-text token

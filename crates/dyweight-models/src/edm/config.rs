@@ -136,8 +136,8 @@ pub struct NetConfig {
 
 /// Larger numbers of channels, pixels or labels do not occur, and products of three of them can still be counted.
 const MOST: usize = 1 << 16;
-/// Numbers of one image's largest activation, 2 GB of them: images of 1024 x 1024 at 512 channels. Nothing in a file's size bounds
-/// its resolution, so that a few bytes could ask for any amount of memory.
+/// Numbers of one image's largest activation, 2 GB of them: images of 1024 x 1024 at 512 channels. Nothing in a file's
+/// size bounds its resolution, so that a few bytes could ask for any amount of memory.
 const MOST_ACTIVATION: usize = 1 << 29;
 /// Resolutions of a network.
 const MOST_LEVELS: usize = 12;

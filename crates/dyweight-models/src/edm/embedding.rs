@@ -6,11 +6,11 @@
 //! ADM   v = [cos θ, sin θ],  e = silu(layer1(silu(layer0(v))) + map_label(labels))
 //! ```
 //!
-//! ω, θ and their sines are f32, as where the networks were trained: |θ| reaches 10³ with Fourier frequencies, and a more
-//! exact θ is another one. A missing label is an all-zero row.
+//! ω, θ and their sines are f32, as where the networks were trained: |θ| reaches 10³ with Fourier frequencies, and a
+//! more exact θ is another one. A missing label is an all-zero row.
 //!
-//! A solver may add a vector to e (the idea of MTEO): all that blocks know of the noise level they read there, each through an affine map
-//! of its own, so that one vector reaches them all.
+//! A solver may add a vector to e (the idea of MTEO): all that blocks know of the noise level they read there, each
+//! through an affine map of its own, so that one vector reaches them all.
 
 use super::config::{Config, Family, NoiseEmbedding};
 use super::tensors::TensorPlan;
@@ -108,7 +108,8 @@ impl Embedding {
         layer.forward_residual(&Act::from_rows(samples, &rows), &v, 1.0)
     }
 
-    /// Derivative of a loss in each sample's c_noise, and if there was a shift then in each of its numbers, from its derivative in the embedding.
+    /// Derivative of a loss in each sample's c_noise, and if there was a shift then in each of its numbers, from its
+    /// derivative in the embedding.
     pub(super) fn backward(&self, saved: EmbeddingTape, to_e: &Act) -> Vec<f64> {
         let EmbeddingTape { noise, hidden, sum, shifted } = saved;
         let to_sum = silu_backward(&sum, to_e);

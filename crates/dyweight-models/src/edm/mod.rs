@@ -62,7 +62,8 @@ impl Edm {
         Ok(Self { precond: Precond::new(config.precond, table), net, config })
     }
 
-    /// A network of this architecture with random weights, the same for the same seed: for tests and speed measurements.
+    /// A network of this architecture with random weights, the same for the same seed: for tests and speed
+    /// measurements.
     pub fn random(config: Config, seed: u64, conv: ConvAlgo) -> Result<Self> {
         Self::new(config, &Weights::random("random network", seed), conv)
     }

@@ -108,8 +108,8 @@ fn nearest(table: &[f32], value: f32) -> usize {
     (1..table.len()).fold(0, |best, i| if distance(i) < distance(best) { i } else { best })
 }
 
-/// ᾱ_j = sin²(½π·j/(M(C₂+1))), u_M = 0, u_{j−1} = √((u_j²+1)/max(ᾱ_{j−1}/ᾱ_j, C₁) − 1), in f32 as in training; for files
-/// that leave the table out.
+/// ᾱ_j = sin²(½π·j/(M(C₂+1))), u_M = 0, u_{j−1} = √((u_j²+1)/max(ᾱ_{j−1}/ᾱ_j, C₁) − 1), in f32 as in training; for
+/// files that leave the table out.
 fn iddpm_table(steps: usize, c_1: f64, c_2: f64) -> Vec<f32> {
     let alpha_bar = |j: usize| {
         let angle = 0.5 * std::f64::consts::PI * j as f64 / (steps as f64 * (c_2 + 1.0));

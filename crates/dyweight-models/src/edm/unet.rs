@@ -56,7 +56,8 @@ impl UNet {
         (out, record.then_some(Tape { embedding: saved, layers: tape }), narrowest)
     }
 
-    /// Derivatives of a loss in the image and in each sample's c_noise, then in the shift if there was one, from its derivative in the output.
+    /// Derivatives of a loss in the image and in each sample's c_noise, then in the shift if there was one, from its
+    /// derivative in the output.
     pub(super) fn backward(&self, tape: Tape, gradient: Act) -> (Act, Vec<f64>) {
         let Tape { embedding, layers } = tape;
         let mut state = Backward { x: None, aux: None, out: gradient, stack: Vec::new(), embedding: None };

@@ -63,9 +63,11 @@ impl FluxConfig {
             + 2.0 * width * (texts * self.context + images * (self.inputs + self.outputs)) as f64
     }
 
-    /// Bytes of activations that are alive at a time for so many tokens, without a gradient: those of a single block are the most.
+    /// Bytes of activations that are alive at a time for so many tokens, without a gradient: those of a single block
+    /// are the most.
     pub(crate) fn activation_bytes(&self, tokens: usize) -> usize {
-        // The stream twice, projections as they are and aligned, what was gathered, the branch, and the MLP three times.
+        // The stream twice, projections as they are and aligned, what was gathered, the branch, and the MLP three
+        // times.
         tokens * self.width() * (2 + 3 + 3 + 1 + 1 + 3 * RATIO) * size_of::<f32>()
     }
 
@@ -98,8 +100,9 @@ impl FluxConfig {
         .checked()
     }
 
-    /// Reads the sizes off the tensors of an original file, whose names begin with `prefix`. Heads are as wide as their norms;
-    /// how they are divided among the axes is in no tensor: rows and columns get 7/16 each, rounded to even numbers, as released.
+    /// Reads the sizes off the tensors of an original file, whose names begin with `prefix`. Heads are as wide as their
+    /// norms; how they are divided among the axes is in no tensor: rows and columns get 7/16 each, rounded to even
+    /// numbers, as released.
     pub(crate) fn of_original_tensors(set: &TensorSet, prefix: &str) -> Result<Self, Malformed> {
         let size = |name: &str, axis: usize| {
             let name = format!("{prefix}{name}");

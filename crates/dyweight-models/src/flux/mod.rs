@@ -9,9 +9,9 @@
 //! velocity = proj_out(N(x)),    N(z) = (1 + scale)·LN(z) + shift,  every scale, shift and gate linear in v
 //! ```
 //!
-//! Tensors are asked for by the names of diffusers' `FluxTransformer2DModel`; `names` has those of the original files. Blocks
-//! are used one after the other, and what they are made of is read ahead and let go again: the weights may be larger than
-//! memory.
+//! Tensors are asked for by the names of diffusers' `FluxTransformer2DModel`; `names` has those of the original files.
+//! Blocks are used one after the other, and what they are made of is read ahead and let go again: the weights may be
+//! larger than memory.
 
 mod config;
 mod double;

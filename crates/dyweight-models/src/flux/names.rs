@@ -1,5 +1,5 @@
-//! Names of the tensors in files. They are asked for by the names of diffusers, but for the last modulation, whose halves are
-//! asked for apart because the two layouts have them in opposite order.
+//! Names of the tensors in files. They are asked for by the names of diffusers, but for the last modulation, whose
+//! halves are asked for apart because the two layouts have them in opposite order.
 //!
 //! ```text
 //! img_in, txt_in                                   ↔ x_embedder, context_embedder

@@ -8,8 +8,8 @@ use crate::weights::{Layout, Pages, Scope, Source, TensorPlan, TensorSet};
 use dyweight_core::error::Result;
 use dyweight_nn::{Act, LayerNorm, Linear, ModulatedGrad, Precision, Rotary, Shape, concat_tokens, split_tokens};
 
-/// Bytes of activations inside blocks that are kept for the way back. Blocks for which there is no room left keep their inputs
-/// alone and are run again, with the same results.
+/// Bytes of activations inside blocks that are kept for the way back. Blocks for which there is no room left keep their
+/// inputs alone and are run again, with the same results.
 pub(crate) const KEPT: usize = 4 << 30;
 
 /// A FLUX transformer with its weights.

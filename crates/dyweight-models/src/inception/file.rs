@@ -7,8 +7,8 @@
 //!
 //! Names may have a prefix. Nothing is executed: of a TorchScript archive only the tensors are read.
 //!
-//! The network of torchvision has the same layers and names but other weights, trained on other labels. Its features are
-//! not those of the FID, so it is refused.
+//! The network of torchvision has the same layers and names but other weights, trained on other labels. Its features
+//! are not those of the FID, so it is refused.
 
 use super::plan::{self, Unit};
 use crate::edm::fingerprint;

@@ -11,8 +11,8 @@
 //! E ×2   [1×1] [1×1 (1×3 | 3×1)] [1×1 3×3 (1×3 | 3×1)] [mean or max, 1×1]                           2048×8×8
 //! ```
 //!
-//! Every convolution is a unit `max(0, norm(conv(x)))` without a bias of its own; `/2` is stride 2 without padding. Means
-//! are over the real pixels of a 3×3 window; the last block alone takes the maximum instead.
+//! Every convolution is a unit `max(0, norm(conv(x)))` without a bias of its own; `/2` is stride 2 without padding.
+//! Means are over the real pixels of a 3×3 window; the last block alone takes the maximum instead.
 
 /// A layer, with what it has for each unit.
 pub(super) enum Op<T> {

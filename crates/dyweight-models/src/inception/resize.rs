@@ -1,7 +1,7 @@
 //! From images to the network's input, in two ways that must not be mixed.
 //!
-//! An image x ∈ [−1, 1] stands for pixel values p = 127.5·x + 128 (the convention of EDM's PNG files; not rounded or cut
-//! off here). Bilinear, never antialiased, each direction apart, the neighbour of the last pixel being itself:
+//! An image x ∈ [−1, 1] stands for pixel values p = 127.5·x + 128 (the convention of EDM's PNG files; not rounded or
+//! cut off here). Bilinear, never antialiased, each direction apart, the neighbour of the last pixel being itself:
 //!
 //! ```text
 //! edm           source position  i·size/299                     then (p − 128)/128  =  127.5/128 · x

@@ -4,8 +4,8 @@
 //! v(x, σ) on latents x = (1−σ)·data + σ·noise, packed into tokens;  the grid's shift follows the number of tokens
 //! ```
 //!
-//! The strength of guidance is an input of a distilled model, at no cost; a model without that input is guided by two predictions
-//! like any other.
+//! The strength of guidance is an input of a distilled model, at no cost; a model without that input is guided by two
+//! predictions like any other.
 
 use super::bound::{Bound, Contexts};
 use super::bundle::Bundle;
@@ -93,7 +93,8 @@ impl FlowModel {
         Ok((Self { flux, images, texts, nothing: Mutex::default(), shift, latents, tokens }, hash.text()))
     }
 
-    /// The fingerprint of everything but weights and shapes that decides its numbers: configurations, shift, tokenizers.
+    /// The fingerprint of everything but weights and shapes that decides its numbers: configurations, shift,
+    /// tokenizers.
     pub fn configuration(&self) -> String {
         let images = self.images.as_ref().map(ImageDecoder::config);
         let text = format!("{:?}|{:?}|{images:?}|{}", self.flux.config(), self.shift, self.tokens);

@@ -62,8 +62,8 @@ impl Decoder for ImageDecoder {
         Tensor::concat(&(0..samples.samples()).map(image).collect::<Result<Vec<_>>>()?)
     }
 
-    /// On the way back every image is decoded again, and only what one of them needs is held. The gradient of a codebook's
-    /// rounding is passed on unchanged.
+    /// On the way back every image is decoded again, and only what one of them needs is held. The gradient of a
+    /// codebook's rounding is passed on unchanged.
     fn with_pullback<'d>(&'d self, samples: &Tensor) -> Result<(Tensor, DecoderPullback<'d>)> {
         let [_, h, w] = self.latents;
         if Tiling::of([h, w]).is_some() {

@@ -1,5 +1,5 @@
-//! Latent diffusion models: a denoiser of latents, an autoencoder that makes images of them, a text encoder that says of
-//! what.
+//! Latent diffusion models: a denoiser of latents, an autoencoder that makes images of them, a text encoder that says
+//! of what.
 //!
 //! ```text
 //! bundle    a folder or file → its parts, by content

@@ -145,7 +145,8 @@ impl LatentModel {
         Ok(Self { unet, precond, images, texts, empty, latents, tokens: String::new() })
     }
 
-    /// The fingerprint of everything but weights and shapes that decides its numbers: configurations, noise table, tokenizer.
+    /// The fingerprint of everything but weights and shapes that decides its numbers: configurations, noise table,
+    /// tokenizer.
     pub fn configuration(&self) -> String {
         let texts = self.texts.as_ref().map(|texts| match texts {
             Texts::Clip(tower, _) => format!("{:?} {}", tower.config(), self.tokens),
@@ -228,7 +229,8 @@ impl Settings {
         (self.precision != Precision::default()).then_some(self.precision.name())
     }
 
-    /// The shape of latents whose sides are multiples of `step`: as given, or for images of the size asked for, or of the usual side.
+    /// The shape of latents whose sides are multiples of `step`: as given, or for images of the size asked for, or of
+    /// the usual side.
     pub(super) fn latents(
         &self,
         channels: usize,

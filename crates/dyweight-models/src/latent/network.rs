@@ -15,8 +15,8 @@ pub(crate) trait Network: Send + Sync {
     /// Samples in one pass.
     fn at_once(&self) -> RangeInclusive<usize>;
 
-    /// The prediction for latents and one time per sample; `contexts` has one for each sample, or is empty where the network
-    /// takes none.
+    /// The prediction for latents and one time per sample; `contexts` has one for each sample, or is empty where the
+    /// network takes none.
     fn forward(
         &self,
         x: Act,

@@ -1,5 +1,5 @@
-//! From a network of discrete times to a denoiser of noise levels (Karras et al. 2022, table 1, as EDM-type samplers use
-//! latent diffusion models).
+//! From a network of discrete times to a denoiser of noise levels (Karras et al. 2022, table 1, as EDM-type samplers
+//! use latent diffusion models).
 //!
 //! ```text
 //! c_noise = 1000·τ(σ) − 1      of a flow: σ

@@ -24,7 +24,8 @@ use std::path::Path;
 /// Parts that can be probed.
 pub const PARTS: [&str; 6] = ["unet", "transformer", "vae", "text", "text2", "clip"];
 
-/// Evaluates a part of `bundle` at the tensors of `file`, which came from `path`; the fingerprint is of the part's weights.
+/// Evaluates a part of `bundle` at the tensors of `file`, which came from `path`; the fingerprint is of the part's
+/// weights.
 pub fn probe(
     bundle: &Bundle,
     part: &str,

@@ -1,7 +1,7 @@
 //! Released latent diffusion models with random weights, for measurements without the files.
 //!
-//! A name may end in `-f16` or `-bf16`: the type of the weights, else f32. A prompt is a context of random numbers that are the same
-//! for the same words.
+//! A name may end in `-f16` or `-bf16`: the type of the weights, else f32. A prompt is a context of random numbers that
+//! are the same for the same words.
 
 use super::model::{LatentModel, Settings, Texts};
 use super::precond::Precond;

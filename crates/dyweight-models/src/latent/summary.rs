@@ -128,7 +128,8 @@ impl Bundle {
 }
 
 impl Summary {
-    /// The most that will be resident at once while samples are drawn with guidance and decoded, if there is that much memory.
+    /// The most that will be resident at once while samples are drawn with guidance and decoded, if there is that much
+    /// memory.
     pub fn peak(&self) -> u64 {
         self.memory.weights + self.memory.guided.max(self.memory.decoding)
     }

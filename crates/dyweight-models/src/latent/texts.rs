@@ -1,5 +1,5 @@
-//! FLUX's two text encoders: T5 for the tokens, CLIP for the text as a whole. They are opened when a text is to be encoded and
-//! let go before the transformer is run: ten gigabytes that are needed once.
+//! FLUX's two text encoders: T5 for the tokens, CLIP for the text as a whole. They are opened when a text is to be
+//! encoded and let go before the transformer is run: ten gigabytes that are needed once.
 
 use super::bundle::Bundle;
 use crate::clip::{Padding, TextTower, Tokenizer};

@@ -36,7 +36,8 @@ pub(super) fn biases(table: &[f32], heads: usize, tokens: usize, farthest: usize
 mod tests {
     use super::*;
 
-    // Distances at which the next bucket begins, for 32 buckets up to distance 128: checked against the reference up to 700.
+    // Distances at which the next bucket begins, for 32 buckets up to distance 128: checked against the reference up to
+    // 700.
     #[test]
     fn buckets_of_the_reference() {
         let starts = [8, 12, 16, 23, 32, 46, 64, 91, usize::MAX];

@@ -5,8 +5,8 @@
 //! ids = tokens (cut), end, padding
 //! ```
 //!
-//! `spiece.model` says: its own map, white space cut away and runs of it one space. `tokenizer.json` says which steps are
-//! made; those of released T5 files are known here, another one is an error.
+//! `spiece.model` says: its own map, white space cut away and runs of it one space. `tokenizer.json` says which steps
+//! are made; those of released T5 files are known here, another one is an error.
 
 use super::normaliser::Normaliser;
 use super::pieces::Pieces;

@@ -158,8 +158,8 @@ impl Unet {
         &self.config
     }
 
-    /// The prediction for latents `x`, one time per sample and their contexts `[n, 1, tokens, width]`; with a tape if it is
-    /// to be differentiated. Rows and columns must be multiples of [`UnetConfig::granularity`].
+    /// The prediction for latents `x`, one time per sample and their contexts `[n, 1, tokens, width]`; with a tape if
+    /// it is to be differentiated. Rows and columns must be multiples of [`UnetConfig::granularity`].
     pub(crate) fn forward(&self, x: &Act, t: Vec<f32>, context: Option<&Act>, record: bool) -> (Act, Option<UnetTape>) {
         let (e, time) = self.time.forward(t);
         let run = |(res, mixer): &(Res, Option<Mixer>), x: Arc<Act>| {

@@ -1,7 +1,7 @@
 //! The attention of unconditional U-Nets: `x + proj_out(attention(qkv(norm(x))))`.
 //!
-//! Files store the rows of `qkv` head by head, `[q k v]` of head 0, then of head 1; they are put one part after the other
-//! when the weights are packed.
+//! Files store the rows of `qkv` head by head, `[q k v]` of head 0, then of head 1; they are put one part after the
+//! other when the weights are packed.
 
 use crate::weights::Scope;
 use dyweight_core::error::Result;

@@ -69,8 +69,8 @@ pub(crate) fn inside(dir: &Path, name: &str) -> Result<PathBuf> {
     }
 }
 
-/// The weights in a folder, with or without a configuration: a file whose name begins with `first`, those under the names of
-/// libraries, or the only one there is.
+/// The weights in a folder, with or without a configuration: a file whose name begins with `first`, those under the
+/// names of libraries, or the only one there is.
 pub(crate) fn weights_of(dir: &Path, first: Option<&str>) -> Result<TensorSet> {
     if let Some(first) = first {
         match only_file(dir, |name| name.starts_with(first)) {

@@ -10,8 +10,8 @@
 //! check    what is missing, misshapen or left over, by name
 //! ```
 //!
-//! A network states its tensors once, where its layers are built. Built from a source that only notes, it gives the list
-//! of names and shapes against which a file is checked before a number of it is read.
+//! A network states its tensors once, where its layers are built. Built from a source that only notes, it gives the
+//! list of names and shapes against which a file is checked before a number of it is read.
 
 mod check;
 mod folder;

@@ -1,5 +1,5 @@
-//! Where the tensors of some layers lie: what is needed soon is read ahead, what was used is let go, so that of a mapped file
-//! larger than memory only the layers in use are in it.
+//! Where the tensors of some layers lie: what is needed soon is read ahead, what was used is let go, so that of a
+//! mapped file larger than memory only the layers in use are in it.
 
 use dyweight_files::SharedBytes;
 

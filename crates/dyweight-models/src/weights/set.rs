@@ -15,8 +15,8 @@ pub struct TensorSet {
 }
 
 impl TensorSet {
-    /// Opens a safetensors file or a torch file (`.ckpt`, `.pt`, `.bin`), told by content. Large ones are mapped: numbers are
-    /// read when they are used.
+    /// Opens a safetensors file or a torch file (`.ckpt`, `.pt`, `.bin`), told by content. Large ones are mapped:
+    /// numbers are read when they are used.
     pub fn read(path: &Path) -> Result<Self> {
         Self::parse(path, read_data(path)?)
     }

@@ -61,7 +61,8 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Builds a network from a set whose tensors are exactly those it asks for, with the fingerprint of what it is made of.
+    /// Builds a network from a set whose tensors are exactly those it asks for, with the fingerprint of what it is made
+    /// of.
     pub(crate) fn build<T>(
         what: &'static str,
         set: &TensorSet,
@@ -93,8 +94,8 @@ impl<'s> Source<'s> {
         Scope { source: self, prefix: String::new(), packed: false, precision: Precision::default() }
     }
 
-    /// Hash of names, shapes and the first and last numbers of every tensor: the same whatever the container and layout,
-    /// without reading all of a file that may be larger than memory.
+    /// Hash of names, shapes and the first and last numbers of every tensor: the same whatever the container and
+    /// layout, without reading all of a file that may be larger than memory.
     fn fingerprint(&self, plan: &[TensorPlan]) -> Result<String> {
         const NUMBERS: usize = 512;
         let mut hash = Fingerprint::default();
@@ -153,8 +154,8 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Notes a tensor; true if nothing else is wanted. A configuration that asks for more than any network has is refused before
-    /// memory is taken for it.
+    /// Notes a tensor; true if nothing else is wanted. A configuration that asks for more than any network has is
+    /// refused before memory is taken for it.
     fn notes(&self, name: &str, shape: &[usize]) -> Result<bool> {
         let Source::Plan(plan) = self else { return Ok(false) };
         let mut plan = plan.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,8 +194,8 @@ impl Scope<'_> {
         Self { precision, ..self.same() }
     }
 
-    /// The same, with linear layers of f32: those at the ends of a network and those of one vector for a whole sample, which take
-    /// little time and whose errors reach every token.
+    /// The same, with linear layers of f32: those at the ends of a network and those of one vector for a whole sample,
+    /// which take little time and whose errors reach every token.
     pub(crate) fn exact(&self) -> Self {
         self.in_precision(Precision::F32)
     }

@@ -1,7 +1,8 @@
 //! Gradients in state, level and shift of the embedding against finite differences, for every option of the networks.
 //!
-//! The engine computes in f32, so single entries drown in rounding; directional derivatives do not. Along the gradient's
-//! own direction the derivative is its norm, the largest there is; along a random one it must be the inner product.
+//! The engine computes in f32, so single entries drown in rounding; directional derivatives do not. Along the
+//! gradient's own direction the derivative is its norm, the largest there is; along a random one it must be the inner
+//! product.
 
 use crate::edm_common::{batch, every_kind, random};
 use dyweight_core::Tensor;

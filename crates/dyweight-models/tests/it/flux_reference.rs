@@ -1,5 +1,5 @@
-//! FLUX against diffusers and transformers: values, gradients, token numbers, both layouts, and the whole of it as a model.
-//! `tools/make_flux_fixtures.py` made the data.
+//! FLUX against diffusers and transformers: values, gradients, token numbers, both layouts, and the whole of it as a
+//! model. `tools/make_flux_fixtures.py` made the data.
 
 use dyweight_core::denoiser::{Condition, Context, Levels, Model};
 use dyweight_core::error::Result;
@@ -256,8 +256,8 @@ fn noise(samples: usize, shape: [usize; 3], first: u64) -> Result<Tensor> {
     dyweight_core::noise::Rng::Native.latents(&seeds, shape)
 }
 
-/// Finite differences of ⟨g, v⟩ through packing, rotary embedding, modulation and the time's vector. Time counts in thousandths
-/// with waves of frequency 1, so a step in it is small, and f32 leaves few digits: extrapolated, with room.
+/// Finite differences of ⟨g, v⟩ through packing, rotary embedding, modulation and the time's vector. Time counts in
+/// thousandths with waves of frequency 1, so a step in it is small, and f32 leaves few digits: extrapolated, with room.
 #[cfg(unix)]
 #[test]
 fn gradients_pass_through_the_whole_model() -> Result<()> {

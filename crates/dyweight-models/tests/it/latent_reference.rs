@@ -110,8 +110,8 @@ fn gradients_pass_through_guidance_level_and_network() -> Result<()> {
     };
     #[allow(clippy::needless_range_loop)] // the sample is also what is moved
     for i in 0..2 {
-        // A level's step is 175 times as long in the network's time, whose waves have frequencies up to 1; and f32 allows
-        // no small ones: two steps, extrapolated to none.
+        // A level's step is 175 times as long in the network's time, whose waves have frequencies up to 1; and f32
+        // allows no small ones: two steps, extrapolated to none.
         let central = |h: f64| -> Result<f64> { Ok((value(&x, sigma + h, i)? - value(&x, sigma - h, i)?) / (2.0 * h)) };
         let slope = (4.0 * central(1e-3)? - central(2e-3)?) / 3.0;
         assert!((slope - to_sigma[i]).abs() < 2e-2 * slope.abs().max(1.0), "level {i}: {slope} and {}", to_sigma[i]);

@@ -1,5 +1,5 @@
-//! Networks, preprocessing and tokenizers of text–image scores against numbers of the published tools, which are not in the
-//! repository: `DYWEIGHT_GOLDEN_DIR` names the folder that holds `metrics_tiny`.
+//! Networks, preprocessing and tokenizers of text–image scores against numbers of the published tools, which are not in
+//! the repository: `DYWEIGHT_GOLDEN_DIR` names the folder that holds `metrics_tiny`.
 
 use dyweight_core::error::Result;
 use dyweight_files::TensorFile;

@@ -102,7 +102,8 @@ fn chains(steps: usize) -> f32 {
     }
 }
 
-// With intrinsics, and no closure: the compiler does not make vectors of plain multiply-adds, nor inline into a closure.
+// With intrinsics, and no closure: the compiler does not make vectors of plain multiply-adds, nor inline into a
+// closure.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn chains_avx512(steps: usize) -> f32 {

@@ -81,8 +81,8 @@ impl SelfAttention {
     }
 }
 
-/// Reorders the rows of a projection whose outputs interleave queries, keys and values (row `3·i + j` is component `i` of
-/// part `j`, as EDM stores it) to one part after the other, as [`SelfAttention`] wants them. Serves the weight
+/// Reorders the rows of a projection whose outputs interleave queries, keys and values (row `3·i + j` is component `i`
+/// of part `j`, as EDM stores it) to one part after the other, as [`SelfAttention`] wants them. Serves the weight
 /// (`[3·channels, inputs]`) and the bias (`[3·channels]`).
 pub fn deinterleave_qkv(rows: &[f32], channels: usize) -> Result<Vec<f32>> {
     let len = rows.len() / (3 * channels).max(1);

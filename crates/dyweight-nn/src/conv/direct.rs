@@ -53,8 +53,8 @@ pub(super) fn convolve(x: &Act, filters: &Filters<'_>, plan: &Plan, shape: Shape
                 start: Start::Zero,
                 epilogue,
             };
-            // SAFETY: the plan's sizes keep every window on the canvas; items differ in pixels or panel, so their outputs
-            // are disjoint.
+            // SAFETY: the plan's sizes keep every window on the canvas; items differ in pixels or panel, so their
+            // outputs are disjoint.
             unsafe { product.run(filters.isa()) }
         }
     });

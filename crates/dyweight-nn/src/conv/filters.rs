@@ -1,5 +1,5 @@
-//! The weights of a correlation, as panels of filters `[kh·kw·channels, 16 or 64 columns]`: packed ahead, or made of stored
-//! weights one panel at a time.
+//! The weights of a correlation, as panels of filters `[kh·kw·channels, 16 or 64 columns]`: packed ahead, or made of
+//! stored weights one panel at a time.
 //!
 //! ```text
 //! stored      w[o, c·taps + tap]
@@ -7,9 +7,9 @@
 //! gradient    panel[(taps−1−tap)·out + o, c]          columns are input channels, the kernel turned by 180°
 //! ```
 //!
-//! Either way a few hundred numbers of a row are widened, if they are halves, transposed in the first-level cache and put in their
-//! places: about as much work as one multiply-add of each weight. Where a panel is used for little more than that, it is made a few channels at
-//! a time ([`Part`]), so that it stays in the cache until it is used.
+//! Either way a few hundred numbers of a row are widened, if they are halves, transposed in the first-level cache and
+//! put in their places: about as much work as one multiply-add of each weight. Where a panel is used for little more
+//! than that, it is made a few channels at a time ([`Part`]), so that it stays in the cache until it is used.
 
 use std::ops::Range;
 
@@ -220,8 +220,8 @@ impl Kernel for Turn<'_> {
                 for at in (0..squares).step_by(S::LANES) {
                     assert!((lane + S::LANES - 1) * taps + at + S::LANES <= row.len());
                     assert!((at + S::LANES - 1) * width + lane + S::LANES <= self.turned.len());
-                    // SAFETY: read and written where it was just asserted that there is room; what lies beyond a column's taps
-                    // is another's and goes to rows that are not used.
+                    // SAFETY: read and written where it was just asserted that there is room; what lies beyond a
+                    // column's taps is another's and goes to rows that are not used.
                     unsafe {
                         S::transpose(&columns[..S::LANES], at, self.turned.as_mut_ptr().add(at * width + lane), width)
                     }

@@ -11,8 +11,8 @@
 //! Two ways to keep the weights, with the same bits in the results:
 //!
 //! * packed ([`Conv2d::new`]): a copy in the kernel's order, and another one after the first gradient;
-//! * stored ([`Conv2d::from_weights`]): as they lie in a file, f32 or half precision, not copied. Panels are made of them just
-//!   before use, for the forward pass and the gradient alike (`filters`).
+//! * stored ([`Conv2d::from_weights`]): as they lie in a file, f32 or half precision, not copied. Panels are made of
+//!   them just before use, for the forward pass and the gradient alike (`filters`).
 //!
 //! **Which algorithm.** [`ConvAlgo`] is a wish. Winograd applies to 3×3 kernels of stride 1 and is taken for a given
 //! output size only where it saves multiplications ([`ConvSpec::algo_for`]); everything else is direct. The choice
@@ -93,8 +93,8 @@ impl Conv2d {
         self.spec.output_size(input)
     }
 
-    /// Bytes of memory the weights take now: none if they stay where they are stored, else twice as many after the first
-    /// gradient.
+    /// Bytes of memory the weights take now: none if they stay where they are stored, else twice as many after the
+    /// first gradient.
     pub fn weight_bytes(&self) -> usize {
         match &self.kept {
             Kept::Packed { weights, turned } => weights.bytes() + turned.get().map_or(0, Packed::bytes),
@@ -175,8 +175,8 @@ impl Conv2d {
     /// Weights of the gradient, packed on first use.
     fn turned_weights<'c>(&self, weights: &Packed, turned: &'c OnceLock<Packed>) -> &'c Packed {
         if turned.get().is_none() {
-            // Not inside `get_or_init`: packing is parallel, and a thread that waits for its parts may meanwhile take up
-            // another gradient of this very layer and would then wait for itself.
+            // Not inside `get_or_init`: packing is parallel, and a thread that waits for its parts may meanwhile take
+            // up another gradient of this very layer and would then wait for itself.
             let _ = turned.set(self.turn(weights));
         }
         turned.get().expect("set just before, by this thread or another")

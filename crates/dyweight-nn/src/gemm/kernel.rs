@@ -216,8 +216,8 @@ impl PanelProduct<'_> {
         }
     }
 
-    /// `MR` rows. What happens to whole panels is written so that all of it is unrolled and sums never leave the registers: it
-    /// is what short sums would spend most of their time on otherwise.
+    /// `MR` rows. What happens to whole panels is written so that all of it is unrolled and sums never leave the
+    /// registers: it is what short sums would spend most of their time on otherwise.
     #[inline(always)]
     unsafe fn block<S: Simd, const MR: usize, const NV: usize>(&self, row: usize) {
         // SAFETY: the contract of `run`.

@@ -4,9 +4,9 @@
 //! C[i, j] = ( Σ_k A[i, k]·B[k, j] + bias[j] + residual[i, j] ) · scale
 //! ```
 //!
-//! `B` is packed in panels as wide as a few vectors ([`pack`]); the kernel ([`kernel`]) keeps a block of six rows by one
-//! panel in registers through the whole sum over `k`, in rising order, whatever the number of rows: so an entry of `C`
-//! does not depend on how the rows are cut into blocks or spread over threads.
+//! `B` is packed in panels as wide as a few vectors ([`pack`]); the kernel ([`kernel`]) keeps a block of six rows by
+//! one panel in registers through the whole sum over `k`, in rising order, whatever the number of rows: so an entry of
+//! `C` does not depend on how the rows are cut into blocks or spread over threads.
 
 pub(crate) mod kernel;
 pub(crate) mod pack;
@@ -22,15 +22,17 @@ use crate::buffer::Buffer;
 use crate::pairs::{self, Pairs};
 use crate::parallel::{Disjoint, for_each};
 
-/// Most rows one task handles; with a block of the depth, `A`'s part (1.2 MB) stays in the second-level cache. All of them pass by a panel
-/// that comes from farther away: with 96 it came four times as often, and large layers took up to a quarter longer beside other programs.
+/// Most rows one task handles; with a block of the depth, `A`'s part (1.2 MB) stays in the second-level cache. All of
+/// them pass by a panel that comes from farther away: with 96 it came four times as often, and large layers took up to
+/// a quarter longer beside other programs.
 const ROW_BLOCK: usize = 384;
 
-/// Depth summed over before the next panel's turn. Partial sums wait in the output: the sum comes out the same. With 128, for which a
-/// panel stays in the first-level cache, fetching and storing them took an eighth of the time.
+/// Depth summed over before the next panel's turn. Partial sums wait in the output: the sum comes out the same. With
+/// 128, for which a panel stays in the first-level cache, fetching and storing them took an eighth of the time.
 const DEPTH_BLOCK: usize = 768;
 
-/// Rows of `A` that are a multiple of this many floats apart share places in the cache, so that they are copied before use,
+/// Rows of `A` that are a multiple of this many floats apart share places in the cache, so that they are copied before
+/// use,
 const CROWDED: usize = 512;
 
 /// to have these between them.

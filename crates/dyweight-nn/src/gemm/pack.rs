@@ -1,8 +1,8 @@
 //! A matrix `[depth, columns]` cut into panels of columns, each stored row by row, so that the kernel reads it once,
 //! forwards, in whole vectors. The last panel is only as many vectors wide as it needs; the rest is zeros.
 //!
-//! Weights that stay where they are stored become panels one at a time, just before use. Pairs of bf16 ([`crate::pairs`]) are packed
-//! as floats are, half as deep.
+//! Weights that stay where they are stored become panels one at a time, just before use. Pairs of bf16
+//! ([`crate::pairs`]) are packed as floats are, half as deep.
 
 use rayon::prelude::*;
 

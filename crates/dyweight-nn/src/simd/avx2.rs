@@ -119,7 +119,8 @@ impl Simd for Avx2 {
 /// A square of 8×8 floats, as [`Simd::transpose`] wants it.
 ///
 /// # Safety
-/// Eight addresses in `from`, readable at `at..at + 8`; eight floats writable at `to` and multiples of `stride` after it.
+/// Eight addresses in `from`, readable at `at..at + 8`; eight floats writable at `to` and multiples of `stride` after
+/// it.
 #[inline(always)]
 pub(super) unsafe fn transpose_8x8(from: &[*const f32], at: usize, to: *mut f32, stride: usize) {
     // SAFETY: the caller's contract, and that of the trait.

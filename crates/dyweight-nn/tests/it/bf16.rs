@@ -31,7 +31,8 @@ fn layer(weights: &Weights, bias: Option<&[f32]>) -> Linear {
     Linear::in_precision(Precision::Bf16, weights.clone(), bias).unwrap()
 }
 
-/// Weights of an element type: of bf16 the upper halves of `entries`, of f16 positive numbers made of some of their bits.
+/// Weights of an element type: of bf16 the upper halves of `entries`, of f16 positive numbers made of some of their
+/// bits.
 fn stored(dtype: Dtype, shape: [usize; 2], entries: &[f32], skipped: usize) -> Weights {
     let mut bytes = vec![0xff; skipped];
     for value in entries {
@@ -186,8 +187,9 @@ fn lesser_instructions_refuse() {
     }
 }
 
-/// Exact values and bounds of the error of attention's output and gradients, for queries, keys, values and an output gradient that are
-/// bf16: the weights of the softmax, and the gradient of the scores, are rounded by at most one part in 256.
+/// Exact values and bounds of the error of attention's output and gradients, for queries, keys, values and an output
+/// gradient that are bf16: the weights of the softmax, and the gradient of the scores, are rounded by at most one part
+/// in 256.
 struct Bounded([Vec<(f64, f64)>; 4]);
 
 fn attention_reference([q, k, v, gy]: [&Act; 4], heads: usize) -> Bounded {

@@ -1,4 +1,5 @@
-//! Operations against f64 references and finite differences; threads and batches change nothing. One program: linking one takes as long as many tests.
+//! Operations against f64 references and finite differences; threads and batches change nothing. One program: linking
+//! one takes as long as many tests.
 
 #[path = "../common/mod.rs"]
 mod common;

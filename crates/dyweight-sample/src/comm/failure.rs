@@ -1,5 +1,5 @@
-//! Failures that belong to the work and have to be the same in every process: training turns back, an entry is recorded as lost, a
-//! run is stopped.
+//! Failures that belong to the work and have to be the same in every process: training turns back, an entry is recorded
+//! as lost, a run is stopped.
 
 use super::wire::{Reader, Wire};
 use dyweight_core::error::{Error, Result};
@@ -23,7 +23,8 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Tells failures all must learn of, inside, from those that end the job; with the failure itself where words are less than it is.
+    /// Tells failures all must learn of, inside, from those that end the job; with the failure itself where words are
+    /// less than it is.
     pub fn sort<T>(result: Result<T>) -> Result<(Result<T, Failure>, Option<Error>)> {
         let mut own = None;
         let failure = match result {
@@ -58,7 +59,8 @@ impl Failure {
     }
 }
 
-/// Names of things in errors live as long as the program: a failure that came from elsewhere costs the few bytes of its name.
+/// Names of things in errors live as long as the program: a failure that came from elsewhere costs the few bytes of its
+/// name.
 fn lasting(name: String) -> &'static str {
     name.leak()
 }

@@ -5,9 +5,9 @@
 //! rank 1 … R−1      compute their share and hand it over
 //! ```
 //!
-//! Work is a list of samples, and samples are independent: each process takes a contiguous share, and what comes back is put
-//! together in the order of the samples. Sums are made afterwards, by everyone, in that order, so results are the same bits
-//! for any number of processes.
+//! Work is a list of samples, and samples are independent: each process takes a contiguous share, and what comes back
+//! is put together in the order of the samples. Sums are made afterwards, by everyone, in that order, so results are
+//! the same bits for any number of processes.
 //!
 //! Every process makes the same calls in the same order. What only one can know (is there a file? did someone ask to
 //! stop?) is therefore agreed on first: see `broadcast` and `any`. A failure that
@@ -22,7 +22,8 @@ use dyweight_core::error::{Error, Result};
 use failure::Failure;
 use std::ops::Range;
 
-/// The processes of a job. Every process makes the same calls; what a lost process makes of them is an error, or the end of the job.
+/// The processes of a job. Every process makes the same calls; what a lost process makes of them is an error, or the
+/// end of the job.
 pub trait Comm: Send + Sync {
     /// The number of this process, from 0.
     fn rank(&self) -> usize;
@@ -124,8 +125,8 @@ impl dyn Comm + '_ {
         results.into_iter().map(|result| result.map_err(Failure::error)).collect()
     }
 
-    /// Everyone's result of its own share of a range, in units of `unit`, in the order of samples, for everyone; a share without samples
-    /// has the default.
+    /// Everyone's result of its own share of a range, in units of `unit`, in the order of samples, for everyone; a
+    /// share without samples has the default.
     pub fn scatter_gather<T: Wire + Default>(
         &self,
         range: Range<usize>,

@@ -25,8 +25,8 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Reads `preset:NAME`, the path of a solver file, or the path of a safetensors file: `weights` and `time_scale` of DyWeight, or the numbers of
-    /// the method that its metadata name.
+    /// Reads `preset:NAME`, the path of a solver file, or the path of a safetensors file: `weights` and `time_scale` of
+    /// DyWeight, or the numbers of the method that its metadata name.
     pub fn open(source: &str) -> Result<Self> {
         if let Some(name) = source.strip_prefix("preset:") {
             return Ok(Self::of(source, presets::find(name)?.1));

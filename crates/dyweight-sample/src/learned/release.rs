@@ -11,8 +11,8 @@ use serde_json::json;
 
 /// Noise levels of the EDM pixel models.
 const EDM: (f64, f64) = (0.002, 80.0);
-/// Levels of the released Stable Diffusion wrapper, which computes them in f32; the one preset that is not on the discrete
-/// grid was made with these.
+/// Levels of the released Stable Diffusion wrapper, which computes them in f32; the one preset that is not on the
+/// discrete grid was made with these.
 const STABLE_DIFFUSION_F32: (f64, f64) = (0.029167532920837402, 14.614641189575195);
 /// FLUX coefficients were learned at 512×512 pixels.
 const FLUX_PIXELS: usize = 512;

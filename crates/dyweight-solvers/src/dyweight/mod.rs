@@ -1,4 +1,5 @@
-//! DyWeight's parameters as a solver file keeps them: the weights and scales themselves, whatever they were learned through.
+//! DyWeight's parameters as a solver file keeps them: the weights and scales themselves, whatever they were learned
+//! through.
 
 mod moved;
 mod recipe;

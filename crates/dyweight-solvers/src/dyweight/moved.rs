@@ -1,4 +1,5 @@
-//! DyWeight's parameters as training moves them: weights row by row, newest last, then scales, then those of a wider span.
+//! DyWeight's parameters as training moves them: weights row by row, newest last, then scales, then those of a wider
+//! span.
 //!
 //! ```text
 //! free: s = θ      bounded: s = ½ + sigmoid(θ) ∈ (½, 3⁄2)

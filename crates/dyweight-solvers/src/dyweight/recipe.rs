@@ -33,7 +33,8 @@ pub struct DyWeightOptions {
     /// Ablation: no time scales.
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub no_time_scale: Option<bool>,
-    /// Wider span at no further call: wide (what is worth having at the budget), or state, bands, operator:3 or :5 (and :mixed), sample, embedding, with commas between [none].
+    /// Wider span at no further call: wide (what is worth having at the budget), or state, bands, operator:3 or :5 (and
+    /// :mixed), sample, embedding, with commas between [none].
     #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", help_heading = "Solver"))]
     pub span: Option<SpanSpec>,
 }
@@ -95,8 +96,9 @@ impl Method for DyWeightMethod {
         Ok(Start { learnable: Arc::new(learnable), params, window, settled })
     }
 
-    /// Kernels have a group of their own at a third of the rate, since each moves every pixel; layers of a network at a sixth, which is AMED's rate
-    /// for few calls; shifts of the embedding at a thirtieth, since a hundred parameters and more move every block.
+    /// Kernels have a group of their own at a third of the rate, since each moves every pixel; layers of a network at a
+    /// sixth, which is AMED's rate for few calls; shifts of the embedding at a thirtieth, since a hundred parameters
+    /// and more move every block.
     fn phases(&self, _: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>> {
         let slower = |name: &str| match name {
             "operator" => 3.0,

@@ -6,9 +6,10 @@
 //!   "body": {"order": 3, "weights": [[1.08], [-0.72, 1.72], …], "time_scale": [0.87, 1.0, 0.92]}, … }
 //! ```
 //!
-//! One envelope for all methods, and a `body` that is the method's own ([`MethodParams`]). Version 1, which knew DyWeight alone and had its body's fields
-//! among the others, is read too; version 3 has a span. Numbers survive writing and reading to the last bit. [`SolverFile::warnings`] says what looks unlike a good
-//! solver; `docs/solver-file.md` documents every field.
+//! One envelope for all methods, and a `body` that is the method's own ([`MethodParams`]). Version 1, which knew
+//! DyWeight alone and had its body's fields among the others, is read too; version 3 has a span. Numbers survive
+//! writing and reading to the last bit. [`SolverFile::warnings`] says what looks unlike a good solver;
+//! `docs/solver-file.md` documents every field.
 
 mod range;
 #[cfg(test)]
@@ -71,8 +72,8 @@ pub struct SolverFile {
     /// Times at which states really are; for information, always recomputed.
     #[serde(default)]
     pub realised_times: Vec<f64>,
-    /// Levels the network is told, evaluation by evaluation; none at an analytical one, and where samples have levels of their own. For
-    /// information.
+    /// Levels the network is told, evaluation by evaluation; none at an analytical one, and where samples have levels
+    /// of their own. For information.
     #[serde(default)]
     pub network_levels: Vec<Option<f64>>,
     /// Guidance it was learned under.
@@ -167,8 +168,8 @@ impl SolverFile {
         format!("{}\n", object(&fields, 0)).into_bytes()
     }
 
-    /// The rule of the grid on a model. Released coefficients of flows are used at every image size, on the grid that goes with
-    /// the size; others on the grid they were learned on.
+    /// The rule of the grid on a model. Released coefficients of flows are used at every image size, on the grid that
+    /// goes with the size; others on the grid they were learned on.
     pub fn schedule_on(&self, model: &dyn Model) -> Schedule {
         let released = self.training.contains_key("source");
         match (&self.schedule, model.schedule()) {

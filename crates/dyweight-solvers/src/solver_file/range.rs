@@ -18,7 +18,8 @@ pub fn other_budget(source: &str, nfe: usize, wanted: usize) -> Error {
 pub struct Asked {
     /// Which budget; a file for a range needs one.
     pub budget: Option<Budget>,
-    /// Network calls of an evaluation, if not those of training. Who says them counts the calls of a single solver with what else it does.
+    /// Network calls of an evaluation, if not those of training. Who says them counts the calls of a single solver with
+    /// what else it does.
     pub calls: Option<usize>,
     /// Strength of guidance; a file for a range of it needs one.
     pub guidance: Option<f64>,
@@ -32,8 +33,8 @@ impl Asked {
 }
 
 impl SolverFile {
-    /// One file for the range of several budgets, or strengths of guidance, or both, each trained by itself, under the names they are called by. What else it says is
-    /// the last's: of the strongest guidance, the longest.
+    /// One file for the range of several budgets, or strengths of guidance, or both, each trained by itself, under the
+    /// names they are called by. What else it says is the last's: of the strongest guidance, the longest.
     pub fn joined(mut files: Vec<(String, Self)>) -> Result<Self> {
         let strength = |file: &Self| file.guidance.unwrap_or(f64::NEG_INFINITY);
         files.sort_by(|(_, a), (_, b)| strength(a).total_cmp(&strength(b)).then(a.steps.cmp(&b.steps)));
@@ -118,8 +119,8 @@ impl SolverFile {
         steps.saturating_sub(usize::from(self.afs))
     }
 
-    /// The solver of one budget and strength of guidance, as a file of its own: of a file for a range the one that is asked for, of any other file
-    /// itself, which must make as many calls. `source` is what the file is called.
+    /// The solver of one budget and strength of guidance, as a file of its own: of a file for a range the one that is
+    /// asked for, of any other file itself, which must make as many calls. `source` is what the file is called.
     pub fn at(&self, source: &str, asked: Asked) -> Result<Self> {
         let Asked { budget, calls, guidance } = asked;
         let MethodParams::Any(any) = &self.body else {

@@ -23,7 +23,8 @@ const MOST_EDGES: usize = 15;
 pub struct Bands<T = f64> {
     /// Frequencies at which bands end, in half periods over the picture.
     pub edges: Vec<f64>,
-    /// `[band][step][slope]`, newest last, of every band but the lowest, whose parameters are minus the sum of the others'.
+    /// `[band][step][slope]`, newest last, of every band but the lowest, whose parameters are minus the sum of the
+    /// others'.
     pub offsets: Vec<Vec<Vec<T>>>,
 }
 

@@ -4,8 +4,9 @@
 //! dᵢ = (x − D(x, |sᵢT|; eᵢ))/T        eᵢ is added to the vector in which all blocks of the network read the noise level
 //! ```
 //!
-//! Time scales move the level along its line; this leaves the line. An analytical first step asks no network and has none. Where the vector
-//! stands in a network is its own affair (`dyweight-models/src/edm/embedding.rs`); a network that does not offer it refuses.
+//! Time scales move the level along its line; this leaves the line. An analytical first step asks no network and has
+//! none. Where the vector stands in a network is its own affair (`dyweight-models/src/edm/embedding.rs`); a network
+//! that does not offer it refuses.
 
 use super::fitted;
 use crate::learned::{Block, require_len};

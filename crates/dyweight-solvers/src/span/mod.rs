@@ -7,14 +7,17 @@
 //! ρ = √(1 + t_{i+1}²)/√(1 + T²)
 //! ```
 //!
-//! n is the unit noise a run started from (at step 0 it is the state, so e begins at step 1). P_b is a band of frequencies
-//! ([`Bands`]), K a small convolution ([`Operator`]); with [`SampleNet`] the weights w are each sample's own, and with [`EmbeddingShift`] the network is asked
-//! otherwise. The state is divided by its usual size, so that all parameters weigh vectors of the
-//! size of a slope. T does not follow these directions as it follows w, so what they move stays in the state as an error of its own: ρ makes a number worth the same share of
-//! the next state's size in every step. Without it the first step, whose δ is many times the next level, is thrown off by the first update. Every number is 0 before training, and then the bits are DyWeight's.
+//! n is the unit noise a run started from (at step 0 it is the state, so e begins at step 1). P_b is a band of
+//! frequencies ([`Bands`]), K a small convolution ([`Operator`]); with [`SampleNet`] the weights w are each sample's
+//! own, and with [`EmbeddingShift`] the network is asked otherwise. The state is divided by its usual size, so that all
+//! parameters weigh vectors of the size of a slope. T does not follow these directions as it follows w, so what they
+//! move stays in the state as an error of its own: ρ makes a number worth the same share of the next state's size in
+//! every step. Without it the first step, whose δ is many times the next level, is thrown off by the first update.
+//! Every number is 0 before training, and then the bits are DyWeight's.
 //!
-//! The state and the starting noise are those of non-stationary solvers (Shaul et al. 2024); operators follow SpanLift (arXiv
-//! 2606.08672), of which no code is public: kernels per step, the division of the state, ρ and the bands are our own choices.
+//! The state and the starting noise are those of non-stationary solvers (Shaul et al. 2024); operators follow SpanLift
+//! (arXiv 2606.08672), of which no code is public: kernels per step, the division of the state, ρ and the bands are our
+//! own choices.
 
 mod bands;
 mod cosine;
@@ -240,8 +243,8 @@ impl WiderRun for SpanRun<'_> {
     }
 }
 
-/// Rows that go with other widths: entries that are 0 are gained, or the oldest dropped, whose weight goes to the oldest that is left. A row's sum,
-/// which is the time its step goes, stays.
+/// Rows that go with other widths: entries that are 0 are gained, or the oldest dropped, whose weight goes to the
+/// oldest that is left. A row's sum, which is the time its step goes, stays.
 pub fn fitted_rows(rows: &Rows, widths: &[usize]) -> Rows {
     let one = |(row, width): (&Vec<f64>, &usize)| {
         let mut kept = fitted(row, *width, &0.0);

@@ -28,7 +28,8 @@ pub struct Operator<T = f64> {
     pub channels: usize,
     /// True if a channel of the result takes from all channels, not from its own alone.
     pub mixed: bool,
-    /// `[step][input]`: those of the slopes, newest last, then that of the state. Each is `[channel][row][column]`, or `[to][from][row][column]`.
+    /// `[step][input]`: those of the slopes, newest last, then that of the state. Each is `[channel][row][column]`, or
+    /// `[to][from][row][column]`.
     pub kernels: Vec<Vec<Vec<T>>>,
 }
 

@@ -4,8 +4,8 @@
 //! w_ij(sample) = w_ij + out_k(feature of call i, tᵢ, t_{i+1}),   k = 0 for the newest slope, 1 for the one before, …
 //! ```
 //!
-//! The network is the small one that AMED has, the same for all steps; its last layer is 0 before training. T moves by the sample's own weights. An
-//! analytical first step has a feature of zeros.
+//! The network is the small one that AMED has, the same for all steps; its last layer is 0 before training. T moves by
+//! the sample's own weights. An analytical first step has a feature of zeros.
 
 use crate::learned::{Block, require_len};
 use crate::small_net::{self, CODE, EMBEDDED, HEAD, Layer, Layers, WIDTH};
@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SampleNet<T = f64> {
-    /// `[layer][output]`: weights of the inputs, and last the bias. Layers: times, feature, code, weights (newest slope first).
+    /// `[layer][output]`: weights of the inputs, and last the bias. Layers: times, feature, code, weights (newest slope
+    /// first).
     pub layers: Vec<Vec<Vec<T>>>,
 }
 

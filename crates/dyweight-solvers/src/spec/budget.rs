@@ -40,7 +40,8 @@ pub struct Setting<'s> {
     pub calls: usize,
 }
 
-/// A solver that makes so many evaluations in every step and nothing of them: a stand-in, where a method has parameters only once its grid is known.
+/// A solver that makes so many evaluations in every step and nothing of them: a stand-in, where a method has parameters
+/// only once its grid is known.
 pub struct Evaluations {
     /// One after the other.
     pub apart: usize,
@@ -71,8 +72,8 @@ impl Run for EvaluationsRun<'_> {
 }
 
 impl Setting<'_> {
-    /// The grid of a budget. For a number of calls, the finest grid on which the solver makes exactly that many, as is found
-    /// by running it on a model that costs nothing.
+    /// The grid of a budget. For a number of calls, the finest grid on which the solver makes exactly that many, as is
+    /// found by running it on a model that costs nothing.
     pub fn grid(&self, budget: Budget) -> Result<Grid> {
         match budget {
             Budget::Steps(steps) => {
@@ -114,7 +115,8 @@ impl Setting<'_> {
         Err(Error::NoSuchBudget { solver: self.solver.label(), nfe, near })
     }
 
-    /// Network calls on so many steps of the rule. Long grids are not run through: after warm-up every step costs the same.
+    /// Network calls on so many steps of the rule. Long grids are not run through: after warm-up every step costs the
+    /// same.
     fn calls_of(&self, steps: usize) -> Result<usize> {
         let count = |steps: usize| self.count(&self.schedule.grid(steps, self.range)?);
         if steps <= LONG || self.schedule.fixed_steps().is_some() {

@@ -1,8 +1,10 @@
-//! The handcrafted settings that every comparison allows its rivals: methods, orders, grids and the analytical first step.
+//! The handcrafted settings that every comparison allows its rivals: methods, orders, grids and the analytical first
+//! step.
 //!
-//! A learned solver chooses its grid, its window and its first step. A rival that may not is no rival, so whoever compares with handcrafted
-//! solvers asks for this list, judges all of it on samples that are not reported, and reports the best. The list is one for training,
-//! comparisons and studies: what was tried is said by [`settings`] and nowhere else.
+//! A learned solver chooses its grid, its window and its first step. A rival that may not is no rival, so whoever
+//! compares with handcrafted solvers asks for this list, judges all of it on samples that are not reported, and reports
+//! the best. The list is one for training, comparisons and studies: what was tried is said by [`settings`] and nowhere
+//! else.
 
 use super::{METHODS, ScheduleSpec, SolverSpec};
 use dyweight_core::denoiser::Prediction;
@@ -48,7 +50,8 @@ const DENOISED: &[(&str, Option<f64>)] =
 /// Shifts for flows, beside the model's own.
 const SHIFTS: &[f64] = &[1.0, 3.0];
 
-/// Everything that may be tried where this much is fixed, in a fixed order. Some of it may not be able to make a budget.
+/// Everything that may be tried where this much is fixed, in a fixed order. Some of it may not be able to make a
+/// budget.
 pub fn settings(prediction: Prediction, fixed: &Fixed) -> Result<Vec<Handcrafted>> {
     let (solvers, grids) = (solvers(prediction, fixed.solver.as_ref())?, grids(prediction, &fixed.schedule));
     let steps = fixed.afs.map_or_else(|| vec![false, true], |afs| vec![afs]);
@@ -82,7 +85,8 @@ fn solvers(prediction: Prediction, given: Option<&SolverSpec>) -> Result<Vec<Sol
     Ok(orders.into_iter().map(|order| SolverSpec { order: Some(order), ..given.clone() }).collect())
 }
 
-/// The grids that may be tried, for handcrafted solvers as for the start of a training: the one that is given, or the model's own and others.
+/// The grids that may be tried, for handcrafted solvers as for the start of a training: the one that is given, or the
+/// model's own and others.
 pub fn grids(prediction: Prediction, given: &ScheduleSpec) -> Vec<ScheduleSpec> {
     if given.names_a_rule() {
         return vec![given.clone()];

@@ -129,8 +129,8 @@ impl ScheduleSpec {
         }
     }
 
-    /// An option the rule does not have would be ignored in silence; it is refused instead. `rho` alone is let through where the
-    /// rule has none, because grids are often swept over rules with one fixed rho.
+    /// An option the rule does not have would be ignored in silence; it is refused instead. `rho` alone is let through
+    /// where the rule has none, because grids are often swept over rules with one fixed rho.
     fn refuse_foreign_options(&self, schedule: &Schedule) -> Result<()> {
         let flow = matches!(schedule, Schedule::Flow { .. });
         let explicit = matches!(schedule, Schedule::Explicit { .. });

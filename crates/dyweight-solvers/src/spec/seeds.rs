@@ -30,7 +30,8 @@ impl Seeds {
             return Err(bad("more than 100 million seeds"));
         }
         if let Some(seed) = repeated(&ranges) {
-            // The same noise twice is the same sample twice: means would be no better for it, but their errors would look so.
+            // The same noise twice is the same sample twice: means would be no better for it, but their errors would
+            // look so.
             return Err(bad(&format!("seed {seed} is named more than once")));
         }
         Ok(Self(ranges))

@@ -110,8 +110,8 @@ impl SolverSpec {
 
     /// The solver. `dyweight` is not built here: it needs weights.
     ///
-    /// Data predictions of a model whose data are bounded ([`dyweight_core::denoiser::Model::is_bounded`]) are thresholded unless told otherwise, as the
-    /// released solvers do; latents have no such range.
+    /// Data predictions of a model whose data are bounded ([`dyweight_core::denoiser::Model::is_bounded`]) are
+    /// thresholded unless told otherwise, as the released solvers do; latents have no such range.
     pub fn build(&self, bounded: bool) -> Result<Box<dyn Solver>> {
         let (method, spelled_order) = self.named_method()?;
         let form = Form {

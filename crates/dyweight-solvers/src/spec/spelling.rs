@@ -1,7 +1,8 @@
 //! The names other programs have for the same solvers: diffusers' classes, k-diffusion's functions, ComfyUI's menus.
 //!
-//! Case and separators do not matter: `DPM++ 2M`, `dpmpp_2m` and `dpmpp-2m` are one name. What is not the same solver is not taken for it:
-//! names of schedules, of solvers that draw noise, and of near relatives are answered with what to say instead.
+//! Case and separators do not matter: `DPM++ 2M`, `dpmpp_2m` and `dpmpp-2m` are one name. What is not the same solver
+//! is not taken for it: names of schedules, of solvers that draw noise, and of near relatives are answered with what to
+//! say instead.
 
 use crate::method;
 use dyweight_core::error::{Error, Result};

@@ -16,8 +16,8 @@ use dyweight_core::tape::Memory;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What a user says about training: the one list of options, for the command line, a TOML file and other programs. What is left out is
-/// decided here.
+/// What a user says about training: the one list of options, for the command line, a TOML file and other programs. What
+/// is left out is decided here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
@@ -29,7 +29,8 @@ pub struct TrainSpec {
     /// few (few pairs, no gradients, the best of many starts) or paper (many pairs, Adam, one start).
     #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"])))]
     pub recipe: Option<TrainRecipe>,
-    /// Choose what of grid, order and analytical first step is not given, by a little training of each start [true with few].
+    /// Choose what of grid, order and analytical first step is not given, by a little training of each start [true with
+    /// few].
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub choose_start: Option<bool>,
     /// Analytical first step [true with --nfe on a denoising model].
@@ -56,7 +57,8 @@ pub struct TrainSpec {
     /// Teacher's intervals instead of network calls.
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub teacher_steps: Option<usize>,
-    /// Whose rule the teacher's grid follows: the student's, or the model's own [student; model where the student's grid is chosen].
+    /// Whose rule the teacher's grid follows: the student's, or the model's own [student; model where the student's
+    /// grid is chosen].
     #[cfg_attr(feature = "clap", arg(long, value_name = "student|model", value_parser = one_of::<TeacherGrid>(&["student", "model"]), help_heading = "Teacher"))]
     pub teacher_schedule: Option<TeacherGrid>,
     /// Whether the teacher's result is denoised to zero [as the method's authors have it: dyweight true].
@@ -65,13 +67,16 @@ pub struct TrainSpec {
     /// What is compared: endpoint or path [endpoint].
     #[cfg_attr(feature = "clap", arg(long, value_name = "endpoint|path", help_heading = "Teacher"))]
     pub supervision: Option<String>,
-    /// Teacher steps per student step under path supervision [5]; for epd and amed the points between them [epd 3, amed 1, amed-plugin 2].
+    /// Teacher steps per student step under path supervision [5]; for epd and amed the points between them [epd 3, amed
+    /// 1, amed-plugin 2].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
     pub substeps: Option<usize>,
-    /// l2, l1, huber, features (of the embedded network), inception, clip, or frechet (of all samples, to real images) [l2].
+    /// l2, l1, huber, features (of the embedded network), inception, clip, or frechet (of all samples, to real images)
+    /// [l2].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Optimisation"))]
     pub loss: Option<String>,
-    /// Feature network of the losses features and frechet: fashion or fashion-judge; the other one judges a second stage [fashion].
+    /// Feature network of the losses features and frechet: fashion or fashion-judge; the other one judges a second
+    /// stage [fashion].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Optimisation"))]
     pub features: Option<String>,
     /// Weights of Inception-v3 for the loss inception.
@@ -114,7 +119,8 @@ pub struct TrainSpec {
     /// How the rate goes: warm-up (then a cosine), cosine (to 0.01) or constant [the method's].
     #[cfg_attr(feature = "clap", arg(long, value_name = "warm-up|cosine|constant", value_parser = one_of::<RateRule>(&["warm-up", "cosine", "constant"]), help_heading = "Optimisation"))]
     pub rate: Option<RateRule>,
-    /// adam, adamw, rmsprop, sgd, lion, newton (second order: learns more in the same time), or gauss-newton (few pairs, no gradients) [adam].
+    /// adam, adamw, rmsprop, sgd, lion, newton (second order: learns more in the same time), or gauss-newton (few
+    /// pairs, no gradients) [adam].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = Optimiser::parser(), help_heading = "Optimisation"))]
     pub optimiser: Option<Optimiser>,
     /// Weight decay of adamw and lion [0.01].
@@ -234,7 +240,8 @@ impl TrainSpec {
             && whole
     }
 
-    /// True if something of the start is left to choose: never of a solver that is given, nor where it would change what is compared.
+    /// True if something of the start is left to choose: never of a solver that is given, nor where it would change
+    /// what is compared.
     pub fn is_open(&self, budget: Budget, schedule: &ScheduleSpec) -> bool {
         let at_the_end = self.supervision.as_deref().is_none_or(|s| s == "endpoint");
         let chosen_for = self.taught().is_ok_and(|method| method.learns_from_few())
@@ -334,7 +341,8 @@ pub struct JointOptions {
     /// Statistics of real images for the loss frechet: fashion or an .npz file [fashion].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME|FILE", help_heading = "Optimisation"))]
     pub reference: Option<String>,
-    /// Samples that make the moments of the loss frechet, others in every iteration; --batch of them take derivatives [1000].
+    /// Samples that make the moments of the loss frechet, others in every iteration; --batch of them take derivatives
+    /// [1000].
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Optimisation"))]
     pub moments: Option<usize>,
 }

@@ -45,8 +45,8 @@ pub enum Candidate {
     },
 }
 
-/// A handcrafted solver as written on the command line: `NAME[:ORDER][@SCHEDULE[:EXPONENT]][+afs|-afs]`, as in `dpmpp:2@karras:5+afs`. The exponent of
-/// a flow's grid is its shift.
+/// A handcrafted solver as written on the command line: `NAME[:ORDER][@SCHEDULE[:EXPONENT]][+afs|-afs]`, as in
+/// `dpmpp:2@karras:5+afs`. The exponent of a flow's grid is its shift.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Term {
     /// The method and its order.
@@ -95,8 +95,8 @@ impl Term {
         Candidate::Open { fixed: Fixed { solver, schedule, afs: self.afs.or(afs) } }
     }
 
-    /// The term's own rule in the place of the common one. Both have the same ends, and what else was said of the grid; what does not belong to
-    /// the rule is refused where the grid is built.
+    /// The term's own rule in the place of the common one. Both have the same ends, and what else was said of the grid;
+    /// what does not belong to the rule is refused where the grid is built.
     pub fn grid(&self, common: &ScheduleSpec) -> ScheduleSpec {
         let Some((name, exponent)) = &self.schedule else { return common.clone() };
         let own = ScheduleSpec { schedule: Some(name.clone()), ..common.clone() };
@@ -119,7 +119,8 @@ fn grid(text: &str) -> Option<(String, Option<f64>)> {
 }
 
 impl Candidate {
-    /// A preset, a solver file, or a tensor file that is one; of a file for a range one solver for each budget that is asked for. Evaluations cost `calls`.
+    /// A preset, a solver file, or a tensor file that is one; of a file for a range one solver for each budget that is
+    /// asked for. Evaluations cost `calls`.
     pub fn open(source: &str, budgets: &[usize], calls: Option<usize>, guidance: Option<f64>) -> Result<Vec<Self>> {
         let file = Learned::open(source)?.into_file()?;
         let given = |file| Candidate::Given { file: Box::new(file) };

@@ -99,7 +99,8 @@ impl Evaluator<'_> {
         if self.targets.comm().is_root() { self.gathered(rows) } else { Ok(None) }
     }
 
-    /// How the teacher's own endpoints do by the reference, with their prompts and against the exact solution; nothing without any, and at every rank but 0.
+    /// How the teacher's own endpoints do by the reference, with their prompts and against the exact solution; nothing
+    /// without any, and at every rank but 0.
     pub fn teacher(&self, key: &str, features: Option<&Features>) -> Result<Option<Score>> {
         let exact = self.teacher_to_exact()?;
         if self.reference().is_none() && self.judging.scorers.is_empty() && exact.is_none() {

@@ -222,7 +222,8 @@ impl Experiment {
         Ok(self)
     }
 
-    /// Has everything that is learned here learned once for each of these seeds; their spread is then shown beside that over samples.
+    /// Has everything that is learned here learned once for each of these seeds; their spread is then shown beside that
+    /// over samples.
     pub fn with_train_seeds(mut self, seeds: &[u64]) -> Self {
         let mut entries = Vec::new();
         for entry in self.entries {

@@ -1,4 +1,5 @@
-//! What a reader needs in order to trust a comparison: which settings rivals were allowed, which trainings found nothing, how single samples fare.
+//! What a reader needs in order to trust a comparison: which settings rivals were allowed, which trainings found
+//! nothing, how single samples fare.
 
 use super::candidate::Candidate;
 use super::experiment::Entry;
@@ -13,7 +14,8 @@ impl<'v> View<'v> {
         here.filter_map(|entry| Some(entry.chosen.as_ref()?.tried)).sum()
     }
 
-    /// Which settings were tried, on which seeds they were chosen and on which they are judged; none where nothing was left open.
+    /// Which settings were tried, on which seeds they were chosen and on which they are judged; none where nothing was
+    /// left open.
     pub fn search_sentence(&self) -> Option<String> {
         let tried: Vec<usize> = self.columns().iter().map(|column| self.tried(column)).filter(|n| *n > 0).collect();
         let (least, most) = (tried.iter().min()?, tried.iter().max()?);

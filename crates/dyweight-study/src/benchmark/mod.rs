@@ -1,8 +1,8 @@
 //! A benchmark: solvers × budgets on the same noise, each judged by its distance to one teacher and to a reference.
 //!
-//! [`Experiment`] says what competes; [`run`] trains what must be learned, judges every entry that is not on record yet, and
-//! appends to the journal; reports are drawn from records alone. `compare`, `quickstart` and the paper's studies are lists of
-//! entries with sentences about the outcome.
+//! [`Experiment`] says what competes; [`run`] trains what must be learned, judges every entry that is not on record
+//! yet, and appends to the journal; reports are drawn from records alone. `compare`, `quickstart` and the paper's
+//! studies are lists of entries with sentences about the outcome.
 
 mod candidate;
 mod evaluator;

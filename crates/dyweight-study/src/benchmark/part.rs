@@ -22,8 +22,8 @@ impl Divergence {
         Ok(Self { at, text })
     }
 
-    /// The earlier of two. A batch reports the earliest of its samples, so the earliest of all is the same however samples
-    /// fall into batches, threads and processes.
+    /// The earlier of two. A batch reports the earliest of its samples, so the earliest of all is the same however
+    /// samples fall into batches, threads and processes.
     pub(super) fn earlier(self, other: Self) -> Self {
         let order = self.at.iter().zip(&other.at).map(|(a, b)| a.total_cmp(b)).find(|o| o.is_ne());
         if order.is_some_and(|o| o.is_gt()) { other } else { self }

@@ -16,8 +16,8 @@ pub struct Results {
     pub scores: BTreeMap<String, Score>,
     /// Training records by key.
     pub training_records: BTreeMap<String, TrainingRecord>,
-    /// Seconds a process needs for a sample, in network and solver, by key; and for a training record, by `training-` and its key. Where known: a training record
-    /// that was interrupted has no time.
+    /// Seconds a process needs for a sample, in network and solver, by key; and for a training record, by `training-`
+    /// and its key. Where known: a training record that was interrupted has no time.
     pub seconds: BTreeMap<String, f64>,
     /// Seconds of all runs together that came to their end.
     pub run_seconds: f64,

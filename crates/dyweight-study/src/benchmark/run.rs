@@ -75,8 +75,8 @@ impl Watch for () {}
 
 /// Does all work that is not on record yet.
 ///
-/// Stops with [`Error::Cancelled`] when `watch` breaks in any process; finished work stays on record. All processes have the
-/// results; rank 0 alone writes.
+/// Stops with [`Error::Cancelled`] when `watch` breaks in any process; finished work stays on record. All processes
+/// have the results; rank 0 alone writes.
 pub fn run(experiment: &Experiment, directory: &Path, comm: &Arc<dyn Comm>, watch: &mut dyn Watch) -> Result<Results> {
     let ready = prepare(experiment, directory, comm)?;
     let _lock = if comm.is_root() { Some(hold(directory)?) } else { None };

@@ -1,7 +1,7 @@
 //! The best setting of every handcrafted row, found on samples that are not reported.
 //!
-//! A learned solver has its grid, its window and its first step chosen for it. So a handcrafted one is given the best of the settings that its
-//! row leaves open ([`handcrafted::settings`]), by successive halving on seeds of their own:
+//! A learned solver has its grid, its window and its first step chosen for it. So a handcrafted one is given the best
+//! of the settings that its row leaves open ([`handcrafted::settings`]), by successive halving on seeds of their own:
 //!
 //! ```text
 //! all settings that can make the calls     on a sixteenth of the seeds
@@ -118,7 +118,8 @@ impl Experiment {
         Ok((rows, open))
     }
 
-    /// An experiment of everything that is still open, and where each row's settings stand in it; a row with one setting needs none.
+    /// An experiment of everything that is still open, and where each row's settings stand in it; a row with one
+    /// setting needs none.
     fn round(
         &self,
         rows: &[usize],

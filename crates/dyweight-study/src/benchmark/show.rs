@@ -136,7 +136,8 @@ impl View<'_> {
         Ok(())
     }
 
-    /// Validation loss against pairs seen: a panel for each budget, a point for each validation, and iPNDM's loss as a line.
+    /// Validation loss against pairs seen: a panel for each budget, a point for each validation, and iPNDM's loss as a
+    /// line.
     pub fn training_records(&self, page: &mut Page) -> Result<()> {
         let mut budgets: Vec<usize> = self.learned_entries().map(|entry| entry.nfe).collect();
         budgets.sort_unstable();

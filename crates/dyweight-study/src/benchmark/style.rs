@@ -1,7 +1,7 @@
 //! How rows look in charts: a solver has the same colour in every figure of every report.
 //!
-//! Families have fixed colours; members of one family are told apart by their marks. What is known by no name takes the colours that are left, in
-//! the order of the rows.
+//! Families have fixed colours; members of one family are told apart by their marks. What is known by no name takes the
+//! colours that are left, in the order of the rows.
 
 use super::view::View;
 

@@ -83,7 +83,8 @@ impl<'c> TrainingJob<'c> {
         self.folder.join(format!("{}-after-{iterations}.json", self.key))
     }
 
-    /// Trains, or goes on training; `stages` are iterations after which the solver is kept too. Nothing at every rank but 0.
+    /// Trains, or goes on training; `stages` are iterations after which the solver is kept too. Nothing at every rank
+    /// but 0.
     pub fn take(&self, stages: &[usize], watch: &mut TrainingWatcher<'_>) -> Result<Option<TrainingRecord>> {
         let is_root = self.trainer().config().comm.is_root();
         if is_root {

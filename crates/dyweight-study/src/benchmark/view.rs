@@ -138,8 +138,8 @@ impl<'v> View<'v> {
         self.columns().iter().any(|column| self.entry(row, column).is_some_and(given))
     }
 
-    /// The result as a person would say it, in one sentence: how much closer to the teacher the best learned solver is than the best with fixed
-    /// coefficients. None where not both take part.
+    /// The result as a person would say it, in one sentence: how much closer to the teacher the best learned solver is
+    /// than the best with fixed coefficients. None where not both take part.
     pub fn headline(&self) -> Option<String> {
         let gains: Vec<Gain> = self.columns().into_iter().filter_map(|column| self.gain(column)).collect();
         let first = gains.first()?;

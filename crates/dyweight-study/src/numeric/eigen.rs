@@ -8,9 +8,9 @@
 //! A = Q·H·Qᵀ,   (H − λI)·x = b,   v = Q·x
 //! ```
 //!
-//! The project's shared eigen-solver (`dyweight-metrics`) is for symmetric matrices; couplings are not symmetric. Written here
-//! because the study needs it for matrices of order 50 only, where 150 lines without blocking are fast enough, and because
-//! its results then have the same bits on every machine, as the study's records promise.
+//! The project's shared eigen-solver (`dyweight-metrics`) is for symmetric matrices; couplings are not symmetric.
+//! Written here because the study needs it for matrices of order 50 only, where 150 lines without blocking are fast
+//! enough, and because its results then have the same bits on every machine, as the study's records promise.
 
 /// A square matrix, row by row.
 #[derive(Clone, Debug)]

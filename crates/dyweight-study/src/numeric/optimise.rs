@@ -6,8 +6,8 @@
 //!
 //! with β₁ = 0.9, β₂ = 0.999 and the hats for division by 1 − βᵗ. The last iterate counts, not the best.
 //!
-//! Not the trainer's Adam: a fit makes thousands of steps of some dozen numbers, so the update is compiled into the loop for
-//! each order and instruction set, and the documented records have its rounding.
+//! Not the trainer's Adam: a fit makes thousands of steps of some dozen numbers, so the update is compiled into the
+//! loop for each order and instruction set, and the documented records have its rounding.
 
 use super::adams::{AdamsSweep, classical};
 use super::options::Settings;

@@ -1,7 +1,8 @@
-//! Past the paper: what a wider span (`--span`) and second-order descent (`--optimiser newton`) are worth, without a further call.
+//! Past the paper: what a wider span (`--span`) and second-order descent (`--optimiser newton`) are worth, without a
+//! further call.
 //!
-//! DyWeight as the paper trains it, DyWeight by second-order descent, and by that every switch alone and in combinations; on the same pairs for as long: an
-//! iteration of second order sweeps twice, so there are half as many.
+//! DyWeight as the paper trains it, DyWeight by second-order descent, and by that every switch alone and in
+//! combinations; on the same pairs for as long: an iteration of second order sweeps twice, so there are half as many.
 //!
 //! ```text
 //! difference = mean over trainings j of (row_j − base_j),   both of the same pairs and judged on the same noise

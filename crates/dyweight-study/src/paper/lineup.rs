@@ -1,5 +1,5 @@
-//! The handcrafted solvers everyone compares with, a row for each method: at every budget the best of its orders and grids, with the analytical
-//! first step or without, chosen on samples that are not reported (`benchmark/search.rs`).
+//! The handcrafted solvers everyone compares with, a row for each method: at every budget the best of its orders and
+//! grids, with the analytical first step or without, chosen on samples that are not reported (`benchmark/search.rs`).
 
 use super::super::benchmark::{Entry, Subject, Term};
 use dyweight_solvers::spec::ScheduleSpec;

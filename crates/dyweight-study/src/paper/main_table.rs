@@ -23,7 +23,8 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
     [setup.row(FULL, &setup.learned(|_| ())), given(setup), handcrafted].concat()
 }
 
-/// Solver files of learned rivals at the budgets asked for; those of other budgets, or that cannot be read, take no part.
+/// Solver files of learned rivals at the budgets asked for; those of other budgets, or that cannot be read, take no
+/// part.
 fn given(setup: &StudySetup) -> Vec<Entry> {
     let entry = |(source, nfe): (&String, &usize)| {
         let who = Candidate::open(source, &[*nfe], None, setup.guidance).ok()?.pop()?;

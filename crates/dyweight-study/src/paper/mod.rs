@@ -1,7 +1,8 @@
-//! The paper's experiments by name, on any model: each a list of entries, a question, and an answer computed from the scores.
+//! The paper's experiments by name, on any model: each a list of entries, a question, and an answer computed from the
+//! scores.
 //!
-//! Section 4 and the appendix of the DyWeight paper (CVPR 2026). The paper measures FID; here every answer is given for the
-//! distance to the teacher and, where there is a reference, for the Fréchet distance.
+//! Section 4 and the appendix of the DyWeight paper (CVPR 2026). The paper measures FID; here every answer is given for
+//! the distance to the teacher and, where there is a reference, for the Fréchet distance.
 
 mod ablation_time;
 mod beyond;

@@ -34,7 +34,8 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
 }
 
 impl StudySetup {
-    /// Sizes for a minute on two cores, and the rule of descent that learns most in that time. A Fréchet distance of so few samples would say nothing, so there is none.
+    /// Sizes for a minute on two cores, and the rule of descent that learns most in that time. A Fréchet distance of so
+    /// few samples would say nothing, so there is none.
     pub fn quickstart(model: Arc<LoadedModel>) -> Result<Self> {
         let train = TrainSpec {
             optimiser: Some(Optimiser::Newton),

@@ -1,7 +1,8 @@
 //! The learned rivals: every method that is learned, beside the handcrafted ones.
 //!
-//! All see the same training pairs and the same teacher, as far as their training has one of its own shape: methods that are trained step by step
-//! follow that teacher on a refinement of their grid, of about as many calls. With the authors' recipes each has its own teacher instead.
+//! All see the same training pairs and the same teacher, as far as their training has one of its own shape: methods
+//! that are trained step by step follow that teacher on a refinement of their grid, of about as many calls. With the
+//! authors' recipes each has its own teacher instead.
 
 use super::setup::{FULL, IPNDM, StudySetup};
 use super::{Finding, PLAIN, Study, lineup};
@@ -54,7 +55,8 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
     entries
 }
 
-/// The training of a method for a budget; none if it cannot make exactly so many calls on the model, or has no feature to go by.
+/// The training of a method for a budget; none if it cannot make exactly so many calls on the model, or has no feature
+/// to go by.
 fn training(setup: &StudySetup, method: &str, nfe: usize) -> Option<(TrainSpec, ScheduleSpec)> {
     let (name, model) = (Some(method.to_string()), &*setup.model.model);
     let mut train = TrainSpec { method: name, ..setup.train.clone() };

@@ -1,4 +1,5 @@
-//! How long a difference may be: as long as a parabola is still nearly a line, and no shorter than what rounding leaves to be seen.
+//! How long a difference may be: as long as a parabola is still nearly a line, and no shorter than what rounding leaves
+//! to be seen.
 //!
 //! ```text
 //! s  = |r(p + he) − 2r(p) + r(p − he)|       h²·|r″| and √6·ε
@@ -6,7 +7,8 @@
 //! h* = 2·√(ε/|r″|)                           least h|r″|/2 + 2ε/h
 //! ```
 //!
-//! f32 networks leave ε ~ 10⁻⁶, those of bf16 10⁻², and parameters bend a solve by very different amounts: one constant serves neither.
+//! f32 networks leave ε ~ 10⁻⁶, those of bf16 10⁻², and parameters bend a solve by very different amounts: one constant
+//! serves neither.
 
 use super::Residuals;
 

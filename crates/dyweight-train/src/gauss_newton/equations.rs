@@ -8,8 +8,8 @@ use super::{PerPair, Residuals};
 use crate::newton::solve;
 use dyweight_core::tensor::dot;
 
-/// A parameter of less curvature than this share of the mean is damped as one that has so much: what hardly moves a sample would else go far for
-/// little, a time scale to 20 or −100.
+/// A parameter of less curvature than this share of the mean is damped as one that has so much: what hardly moves a
+/// sample would else go far for little, a time scale to 20 or −100.
 const WEAK: f64 = 1e-2;
 
 /// JᵀJ, Jᵀr and the loss, as means over pairs.
@@ -23,7 +23,8 @@ pub struct Equations {
     pub matrix: Vec<f64>,
 }
 
-/// Packed equations of each pair, from its residuals at a point, and at the point moved by a step in each parameter in turn.
+/// Packed equations of each pair, from its residuals at a point, and at the point moved by a step in each parameter in
+/// turn.
 pub fn normal(residuals: &Residuals, steps: &[f64]) -> PerPair {
     let pairs = residuals.first().map_or(0, Vec::len);
     (0..pairs).map(|pair| of_pair(residuals, pair, steps)).collect()

@@ -7,9 +7,10 @@
 //! p ← p + Δ(λ*)                                                    λ* has the lowest validation loss; p stays where none is lower
 //! ```
 //!
-//! Why: a few-step solver has some twenty parameters, and the ends of a few solves say how each of them moves a sample. A network's gradient is not
-//! needed, so compiled, quantised or remote models can be learned for, in the memory of sampling. Pairs are few and can be learned by heart; so
-//! the damping, and when to stop, are up to the validation pairs. Damping: Marquardt (1963). The steps hₖ: `differences.rs`.
+//! Why: a few-step solver has some twenty parameters, and the ends of a few solves say how each of them moves a sample.
+//! A network's gradient is not needed, so compiled, quantised or remote models can be learned for, in the memory of
+//! sampling. Pairs are few and can be learned by heart; so the damping, and when to stop, are up to the validation
+//! pairs. Damping: Marquardt (1963). The steps hₖ: `differences.rs`.
 //!
 //! Sums are made pair by pair in the order of pairs: the same bits for any batch, thread or process.
 
@@ -53,7 +54,8 @@ pub trait Solves {
         Ok(losses(&self.residuals(candidates, split, pairs)?))
     }
 
-    /// Normal equations of each training pair, as [`normal`] makes them of the candidates' residuals; none where a solve has diverged.
+    /// Normal equations of each training pair, as [`normal`] makes them of the candidates' residuals; none where a
+    /// solve has diverged.
     fn equations(&mut self, candidates: &[Vec<f64>], pairs: Range<usize>, steps: &[f64]) -> Result<PerPair> {
         Ok(normal(&self.residuals(candidates, Split::Training, pairs)?, steps))
     }

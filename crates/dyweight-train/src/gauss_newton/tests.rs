@@ -131,7 +131,8 @@ fn what_diverges_is_left_out() {
     assert_eq!(state.best_validation, state.initial_validation);
 }
 
-/// Two pairs of pure noise: learned by heart they end worse on all others, so validation keeps the start, or goes a little way.
+/// Two pairs of pure noise: learned by heart they end worse on all others, so validation keeps the start, or goes a
+/// little way.
 #[test]
 fn pairs_learned_by_heart_are_not_believed() {
     struct Noise(Problem);

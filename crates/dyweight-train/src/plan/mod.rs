@@ -320,8 +320,8 @@ pub fn given_noise(spec: &TrainSpec, shape: [usize; 3], recipe: &Recipe) -> Resu
     Ok(Some(noise))
 }
 
-/// How much data a run sees unless told otherwise: the one place that says so. A network's calls are dear, and 10 000 pairs are what the paper uses; a
-/// closed form's cost nothing, and more pairs give steadier results.
+/// How much data a run sees unless told otherwise: the one place that says so. A network's calls are dear, and 10 000
+/// pairs are what the paper uses; a closed form's cost nothing, and more pairs give steadier results.
 pub struct Defaults {
     /// Iterations.
     pub iterations: usize,

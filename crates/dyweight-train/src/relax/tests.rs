@@ -85,8 +85,8 @@ fn rows(all: &[f64], ids: &[usize]) -> Tensor {
     Tensor::new([ids.len(), 3, 4, 4], data).unwrap()
 }
 
-/// Ten visits each of four runs: losses, gradients, both optimisers, the trial and what is kept of it. Where the released loop puts its best parameters
-/// back, after a validation and at the start of a round, the record says so.
+/// Ten visits each of four runs: losses, gradients, both optimisers, the trial and what is kept of it. Where the
+/// released loop puts its best parameters back, after a validation and at the start of a round, the record says so.
 #[test]
 fn the_released_loop_visit_by_visit() {
     let records = Records::read();

@@ -1,4 +1,5 @@
-//! Gauss–Newton without gradients as a rule of descent of the one trainer: its solves are shared by threads and processes like everything else.
+//! Gauss–Newton without gradients as a rule of descent of the one trainer: its solves are shared by threads and
+//! processes like everything else.
 
 use super::{Event, Iteration, Training, Validation};
 use crate::gauss_newton::{self, GaussNewton, PerPair, Residuals, Solves, Split, normal};
@@ -52,7 +53,8 @@ impl Ends<'_> {
         Ok(self.run.comm().scatter_gather(pairs, unit(model, batch), share)?.into_iter().flatten().collect())
     }
 
-    /// Residuals of a part. Where one pair diverges each is solved alone, so that the others do not depend on whom they are solved with.
+    /// Residuals of a part. Where one pair diverges each is solved alone, so that the others do not depend on whom they
+    /// are solved with.
     fn of_part(&self, params: &[f64], targets: &Targets, pairs: Range<usize>) -> Result<Vec<Option<Vec<f64>>>> {
         match self.solve(params, targets, pairs.clone()) {
             Ok(found) => Ok(found.into_iter().map(Some).collect()),

@@ -1,5 +1,6 @@
-//! Numerical faults: a model that answers with NaN, infinity or huge numbers at a chosen call, inputs and levels no model was
-//! made for. Everything ends in an error that says where, or in finite numbers; nothing panics, no NaN is handed on.
+//! Numerical faults: a model that answers with NaN, infinity or huge numbers at a chosen call, inputs and levels no
+//! model was made for. Everything ends in an error that says where, or in finite numbers; nothing panics, no NaN is
+//! handed on.
 
 use crate::edm_common;
 

@@ -1,5 +1,5 @@
-//! FLUX in small: released coefficients run as their authors' formula says, and the released way of training makes a solver that
-//! beats the handcrafted ones at equal calls.
+//! FLUX in small: released coefficients run as their authors' formula says, and the released way of training makes a
+//! solver that beats the handcrafted ones at equal calls.
 #![cfg(unix)]
 
 use dyweight::denoiser::{Condition, Levels, Model};
@@ -40,7 +40,8 @@ fn open(dir: &std::path::Path, size: usize) -> Result<Arc<dyn Model>> {
     Ok(ModelSpec { height, width, text_tokens, ..ModelSpec::named(dir.to_str().unwrap()) }.build()?.model)
 }
 
-/// x ← x + (σ_{k+1} − σ̃)·Σθ·v,  σ̃ ← σ̃ + (σ_{k+1} − σ̃)·Σθ,  the network told s·σ̃; the grid's shift follows the image size.
+/// x ← x + (σ_{k+1} − σ̃)·Σθ·v,  σ̃ ← σ̃ + (σ_{k+1} − σ̃)·Σθ,  the network told s·σ̃; the grid's shift follows the
+/// image size.
 #[test]
 fn released_coefficients_give_the_states_of_the_official_formula() -> Result<()> {
     let dir = folder("official");
@@ -99,8 +100,9 @@ impl Truth {
     }
 }
 
-/// Released: a start from Euler, a window of two, bounded scales, AdamW with a decay of 0.05, 28 Euler steps as the teacher. The rate is
-/// twenty times the released one: few iterations on a small network; with the released one it does not get past UniPC there.
+/// Released: a start from Euler, a window of two, bounded scales, AdamW with a decay of 0.05, 28 Euler steps as the
+/// teacher. The rate is twenty times the released one: few iterations on a small network; with the released one it does
+/// not get past UniPC there.
 #[test]
 fn the_released_recipe_beats_handcrafted_solvers() -> Result<()> {
     const CALLS: usize = 5;

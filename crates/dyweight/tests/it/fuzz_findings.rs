@@ -26,8 +26,8 @@ fn bad_value(outcome: Result<()>) -> &'static str {
     }
 }
 
-/// Multistep methods looked through all later steps at every step, and the search for a budget ran the solver on a dozen grids
-/// of about that length: the largest budget took minutes.
+/// Multistep methods looked through all later steps at every step, and the search for a budget ran the solver on a
+/// dozen grids of about that length: the largest budget took minutes.
 #[test]
 fn the_largest_budgets_are_found_at_once() {
     for method in METHODS.iter().filter(|m| m.name != "dyweight") {
@@ -111,8 +111,8 @@ fn stored_states_must_have_the_shape_asked_for() {
     assert!(parse_states(damaged.into(), [2, 1, 1, 2]).is_none());
 }
 
-/// 71 bytes that claim 16 646 147 × 2 pixels (with the checksum, which fuzzers skip, made right): 133 MB were taken before the
-/// first of them was looked for.
+/// 71 bytes that claim 16 646 147 × 2 pixels (with the checksum, which fuzzers skip, made right): 133 MB were taken
+/// before the first of them was looked for.
 #[test]
 fn a_png_takes_memory_by_its_size_not_by_its_header() {
     let bytes = include_bytes!("../data/fuzz/png-claims-much");

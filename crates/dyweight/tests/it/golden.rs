@@ -1,5 +1,5 @@
-//! Numbers of the reference implementation (PyTorch, f64), reproduced through the spec layer: solver trajectories with their
-//! counted calls, training traces, and PyTorch's noise bit for bit.
+//! Numbers of the reference implementation (PyTorch, f64), reproduced through the spec layer: solver trajectories with
+//! their counted calls, training traces, and PyTorch's noise bit for bit.
 //!
 //! `data/subset_golden.py` cut the stored files out of the full reference runs.
 

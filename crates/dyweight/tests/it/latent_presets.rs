@@ -1,5 +1,5 @@
-//! The released coefficients for Stable Diffusion and the LSUN model, on tiny models: the states are those of the released
-//! sampler's formula, written down here once more.
+//! The released coefficients for Stable Diffusion and the LSUN model, on tiny models: the states are those of the
+//! released sampler's formula, written down here once more.
 //!
 //! ```text
 //! T = t₀;   at step i   d = (x − D(x, |s·T|))/(T + 10⁻⁸),  analytical first step d = x/√(1 + T²)

@@ -1,5 +1,5 @@
-//! Work shared by several processes gives the bits of one. The processes here are threads with a made-up [`Comm`], so that what
-//! MPI is asked to carry can be tested without MPI; `tests/mpi/run` does the same with real ones.
+//! Work shared by several processes gives the bits of one. The processes here are threads with a made-up [`Comm`], so
+//! that what MPI is asked to carry can be tested without MPI; `tests/mpi/run` does the same with real ones.
 
 use crate::edm_common;
 use dyweight::comm::{Comm, Solo};
@@ -258,7 +258,8 @@ fn same_bits_with_a_span(name: &str, optimiser: Optimiser) {
     assert!(place.files() == alone.files(), "other files are left");
 }
 
-/// Shifts of the embedding are the network's affair: derivatives in them come from its pullback, whole batches or parts.
+/// Shifts of the embedding are the network's affair: derivatives in them come from its pullback, whole batches or
+/// parts.
 #[test]
 fn shifts_of_an_embedding_have_the_same_bits_for_any_number_of_processes_and_when_resumed() {
     let network = edm_common::random(serde_json::json!({"label_dim": 3}));

@@ -57,8 +57,8 @@ fn has_the_contract_of_the_trait(path: &Path, line: &str) -> bool {
         && std::fs::read_to_string(folder.join("mod.rs")).unwrap().contains("/// # Safety")
 }
 
-/// True if the use of `unsafe` in line `at` is justified: blocks and impls by a comment above or beside them, functions by
-/// their documentation or, private ones, by the comment of the block inside.
+/// True if the use of `unsafe` in line `at` is justified: blocks and impls by a comment above or beside them, functions
+/// by their documentation or, private ones, by the comment of the block inside.
 fn is_justified(lines: &[&str], at: usize) -> bool {
     let justifies = |line: &str| line.contains("SAFETY:") || line.contains("# Safety");
     // Upwards to the end of whatever stands before: a block needs at most its own statement's lines.

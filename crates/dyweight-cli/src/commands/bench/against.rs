@@ -1,7 +1,8 @@
 //! This program and another one in turn, so that whatever else the machine does hits both alike.
 //!
-//! Each round starts both as processes of their own, the one that goes first changing from round to round. If the other prints a line of JSON with
-//! `ms_per_image` or `seconds`, what both programs measured themselves is compared; else the time of the whole processes.
+//! Each round starts both as processes of their own, the one that goes first changing from round to round. If the other
+//! prints a line of JSON with `ms_per_image` or `seconds`, what both programs measured themselves is compared; else the
+//! time of the whole processes.
 
 use super::{BenchArgs, spread_lines, warn_of};
 use crate::spread::Spread;

@@ -35,8 +35,8 @@ pub struct BenchArgs {
     /// Weights of Inception-v3 to measure instead of a model, on 3x32x32 images
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     inception: Option<PathBuf>,
-    /// CLIP's image tower to measure instead of a model: a file, a folder, or random: and vit-b-32, vit-b-16, vit-l-14, vit-h-14,
-    /// vit-g-14 or vit-bigg-14, on images of its own size
+    /// CLIP's image tower to measure instead of a model: a file, a folder, or random: and vit-b-32, vit-b-16, vit-l-14,
+    /// vit-h-14, vit-g-14 or vit-bigg-14, on images of its own size
     #[arg(long, value_name = "FILE|DIR|random:NAME", conflicts_with_all = ["model", "inception"])]
     clip: Option<String>,
     /// Samples per batch [8; 16 for train]
@@ -54,8 +54,8 @@ pub struct BenchArgs {
     /// Runs made before, which are not measured [1; 0 for train]
     #[arg(long, alias = "warmup", value_name = "N")]
     warm_runs: Option<usize>,
-    /// Another program, run in turn with this one: a line of JSON with ms_per_image or seconds, by its own clock, or else the whole
-    /// process is compared
+    /// Another program, run in turn with this one: a line of JSON with ms_per_image or seconds, by its own clock, or
+    /// else the whole process is compared
     #[arg(long, value_name = "COMMAND", help_heading = "Against another program")]
     against: Option<String>,
     /// How often both are run
@@ -227,8 +227,8 @@ fn measure(args: &BenchArgs, job: &Job<'_>, once: &dyn Fn() -> Result<()>) -> Re
     Ok(())
 }
 
-/// Everything about a measurement. `seconds` and `ms_per_image` are of the fastest run, as programs in `benches/peers` print theirs; the rest says
-/// how far the others were from it.
+/// Everything about a measurement. `seconds` and `ms_per_image` are of the fastest run, as programs in `benches/peers`
+/// print theirs; the rest says how far the others were from it.
 fn facts(args: &BenchArgs, job: &Job<'_>, times: &Spread, warm_runs: usize) -> Value {
     json!({
         "model": job.name, "what": name_of(args.what), "batch": job.batch, "threads": rayon::current_num_threads(),

@@ -121,8 +121,8 @@ pub fn require_enough(what: &str, there: usize, num: usize) -> Result<()> {
     }
 }
 
-/// Links may lead into a folder, but to each only once: in circles there is no end, and an image counted twice would make an error
-/// smaller than it is.
+/// Links may lead into a folder, but to each only once: in circles there is no end, and an image counted twice would
+/// make an error smaller than it is.
 fn collect(folder: &Path, seen: &mut HashSet<PathBuf>, files: &mut Vec<PathBuf>) -> Result<()> {
     let failed = |e| Error::io("read", folder, e);
     if !seen.insert(std::fs::canonicalize(folder).map_err(failed)?) {

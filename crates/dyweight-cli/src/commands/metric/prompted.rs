@@ -34,8 +34,8 @@ pub struct PromptedArgs {
     /// Column of a comma-separated table that holds the prompts
     #[arg(long, value_name = "NAME", help_heading = "Prompts")]
     column: Option<String>,
-    /// Which prompt belongs to an image: that of the same place in sorted order; beginning again after the last prompt (cycle);
-    /// or the one whose number, from 0, stands before the first _ of its name (name)
+    /// Which prompt belongs to an image: that of the same place in sorted order; beginning again after the last prompt
+    /// (cycle); or the one whose number, from 0, stands before the first _ of its name (name)
     #[arg(long, value_name = "order|cycle|name", default_value = "order", help_heading = "Prompts")]
     pair: String,
     /// Weights of the network: a file or a folder

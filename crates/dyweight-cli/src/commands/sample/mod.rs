@@ -77,7 +77,8 @@ pub struct DrawArgs {
     /// Replace the result by its denoised prediction, costing one call
     #[arg(long, alias = "denoise_to_zero")]
     denoise_to_zero: bool,
-    /// Class to show by number or, for fashion, by name (sneaker), or 'none' [drawn for each seed, where the model has classes]
+    /// Class to show by number or, for fashion, by name (sneaker), or 'none' [drawn for each seed, where the model has
+    /// classes]
     #[arg(long, value_name = "N|NAME|none")]
     class: Option<String>,
     /// Classifier-free guidance; every evaluation then costs two calls

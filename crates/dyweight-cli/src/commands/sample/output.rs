@@ -34,8 +34,9 @@ const WRITTEN: [&str; 5] = [FACTS, "samples.safetensors", "samples.svg", "sample
 /// Where samples go if nobody says.
 const USUAL: &str = "samples";
 
-/// The directory for samples. If nobody says, it is the first of `samples`, `samples-2`, … that is empty or was begun with these settings, so
-/// that nothing is thrown away and nothing lost; with --trajectory alone the states are what is kept.
+/// The directory for samples. If nobody says, it is the first of `samples`, `samples-2`, … that is empty or was begun
+/// with these settings, so that nothing is thrown away and nothing lost; with --trajectory alone the states are what is
+/// kept.
 fn directory(args: &SampleArgs, settings: &str) -> Result<Option<PathBuf>> {
     match (&args.outdir, &args.trajectory) {
         (Some(dir), _) => Ok(Some(dir.clone())),
@@ -62,7 +63,8 @@ fn free(dir: PathBuf, settings: &str) -> Result<Option<PathBuf>> {
     Ok(is_free.then_some(dir))
 }
 
-/// Refuses outputs that cannot be written, or that would take the place of an input or of each other: before a model is loaded.
+/// Refuses outputs that cannot be written, or that would take the place of an input or of each other: before a model is
+/// loaded.
 pub fn prepare(args: &SampleArgs) -> Result<()> {
     keep_outputs_apart(args, args.outdir.as_deref())?;
     let given = [("--trajectory", &args.trajectory), ("--latent-out", &args.latent_out)];
@@ -195,7 +197,8 @@ impl<'o> Output<'o> {
         !self.states.is_empty()
     }
 
-    /// Makes images of samples that are not images: a pass of its own, after the samples are safe where that was asked for.
+    /// Makes images of samples that are not images: a pass of its own, after the samples are safe where that was asked
+    /// for.
     pub fn decode(&mut self) -> Result<()> {
         let [c, h, w] = self.shape;
         let len = c * h * w;

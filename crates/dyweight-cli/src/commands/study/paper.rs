@@ -102,7 +102,8 @@ pub struct PaperArgs {
 pub struct BeyondArgs {
     #[command(flatten)]
     pub paper: PaperArgs,
-    /// A span that takes part, as 'dyweight train --span' has it; may be given several times [every switch alone, and combinations]
+    /// A span that takes part, as 'dyweight train --span' has it; may be given several times [every switch alone, and
+    /// combinations]
     #[arg(long, value_name = "LIST")]
     pub span: Vec<SpanSpec>,
 }

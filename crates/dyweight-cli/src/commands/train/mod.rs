@@ -103,7 +103,8 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     }
 }
 
-/// True if what is there serves a range between two of these budgets: then a run that goes on loses nothing by replacing it.
+/// True if what is there serves a range between two of these budgets: then a run that goes on loses nothing by
+/// replacing it.
 fn is_of(out: &Path, budgets: &[Budget]) -> bool {
     let served = files::solver_file(out).ok().and_then(|file| file.served());
     served.is_some_and(|(least, most)| [least, most].iter().all(|nfe| budgets.contains(&Budget::Nfe(*nfe))))

@@ -1,4 +1,5 @@
-//! `--one-file`: all budgets from one start, those between them compared, and one that is not clearly closer than its rival trained as well.
+//! `--one-file`: all budgets from one start, those between them compared, and one that is not clearly closer than its
+//! rival trained as well.
 
 use super::TrainArgs;
 use super::job::{Job, named};
@@ -40,7 +41,8 @@ impl<'r> Range<'r> {
         Ok(OneStart { trainer: job.run.trainer.clone(), _lock: lock, _job: job })
     }
 
-    /// Joins the solvers of all budgets, with those that have to be trained before each budget between them is worth having.
+    /// Joins the solvers of all budgets, with those that have to be trained before each budget between them is worth
+    /// having.
     pub fn serve(&self, args: &TrainArgs, mut jobs: Vec<Job<'r>>, dataset: Option<Dataset>) -> Result<()> {
         let trainer = jobs[0].run.trainer.clone();
         let dataset = dataset.map_or_else(|| trainer.dataset(), Ok)?;
@@ -110,7 +112,8 @@ impl OneStart<'_> {
         Ok(self.trainer.settled_before()?.map(|settled| from(args, &settled)))
     }
 
-    /// The options from the start that promises most, and the pairs it was chosen on; none where nothing is left to choose.
+    /// The options from the start that promises most, and the pairs it was chosen on; none where nothing is left to
+    /// choose.
     pub fn choose(&self, args: &TrainArgs) -> Result<Option<(TrainArgs, Dataset)>> {
         if !self.trainer.is_open() {
             return Ok(None);

@@ -50,7 +50,8 @@ fn tell(variety: &Variety) {
 }
 
 impl Job<'_> {
-    /// The loss curve and the coefficients beside the solver file: `solver.loss.svg`, `solver.weights.svg` and their PNGs.
+    /// The loss curve and the coefficients beside the solver file: `solver.loss.svg`, `solver.weights.svg` and their
+    /// PNGs.
     pub fn draw(&self, trained: &TrainOutcome) -> Result<()> {
         let TrainOutcome { file, history, baseline, .. } = trained;
         let point = |(at, loss): (usize, f64)| (at as f64, loss);

@@ -52,7 +52,8 @@ pub(super) fn unescape(text: &str) -> String {
     out + rest
 }
 
-/// The references that end with a semicolon and are known entirely, also names in capitals: what text repair dares to replace.
+/// The references that end with a semicolon and are known entirely, also names in capitals: what text repair dares to
+/// replace.
 pub(super) fn unescape_sure(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,8 +1,8 @@
 //! Byte-pair encoding of one word.
 //!
-//! Merging every occurrence of the lowest-ranked adjacent pair, from left to right, again and again, is the same as taking the
-//! lowest-ranked, leftmost pair each time: a merged symbol takes part only in pairs of higher rank. A heap of pairs then makes
-//! a word of n symbols n·log n steps of work.
+//! Merging every occurrence of the lowest-ranked adjacent pair, from left to right, again and again, is the same as
+//! taking the lowest-ranked, leftmost pair each time: a merged symbol takes part only in pairs of higher rank. A heap
+//! of pairs then makes a word of n symbols n·log n steps of work.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

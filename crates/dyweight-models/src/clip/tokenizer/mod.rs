@@ -7,9 +7,9 @@
 //! ids     start, tokens (cut), end, padding
 //! ```
 //!
-//! Vocabulary and ranks come from the files that go with a model: `vocab.json` and `merges.txt`, or `tokenizer.json`, or
-//! OpenAI's `bpe_simple_vocab_16e6.txt.gz`, whose merges give the vocabulary. The crate `tokenizers` reads the first two, with
-//! forty others and a C library behind it.
+//! Vocabulary and ranks come from the files that go with a model: `vocab.json` and `merges.txt`, or `tokenizer.json`,
+//! or OpenAI's `bpe_simple_vocab_16e6.txt.gz`, whose merges give the vocabulary. The crate `tokenizers` reads the first
+//! two, with forty others and a C library behind it.
 
 mod entities;
 mod merge;
@@ -136,8 +136,8 @@ impl Tokenizer {
         Self::of_merges(path, text)
     }
 
-    /// The tokenizer whose vocabulary follows from its merges: bytes, bytes at the end of a word, merges, start and end. The first
-    /// line is a header.
+    /// The tokenizer whose vocabulary follows from its merges: bytes, bytes at the end of a word, merges, start and
+    /// end. The first line is a header.
     fn of_merges(path: &Path, text: &str) -> Result<Self> {
         let lines = text.lines().skip(1).filter(|line| !line.trim().is_empty()).take(MOST_MERGES);
         let lines: Vec<&str> = lines.collect();

@@ -1,5 +1,5 @@
-//! What OpenAI's and OpenCLIP's tokenizers do to a text first: repair, as the library ftfy does it, and character references
-//! of HTML.
+//! What OpenAI's and OpenCLIP's tokenizers do to a text first: repair, as the library ftfy does it, and character
+//! references of HTML.
 //!
 //! ```text
 //! for each line, repeated until nothing changes

@@ -6,8 +6,8 @@
 //! split   's 't 're 've 'm 'll 'd · a run of letters · one number character · a run of anything else but space
 //! ```
 //!
-//! The tokens at the beginning and end of a text may be written in it. transformers cuts them out before anything else; the
-//! others find them, in any case, where a word could begin.
+//! The tokens at the beginning and end of a text may be written in it. transformers cuts them out before anything else;
+//! the others find them, in any case, where a word could begin.
 
 use super::Dialect;
 use super::repair::repaired;

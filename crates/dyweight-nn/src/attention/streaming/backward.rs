@@ -1,7 +1,8 @@
 //! The gradient; formulas at the head of the parent module.
 //!
 //! Blocks have keys as rows and queries as columns, so that a key's sums run over a whole row. One task takes a stretch
-//! of keys and passes over all queries; what several stretches add to a query's gradient is summed afterwards, in order.
+//! of keys and passes over all queries; what several stretches add to a query's gradient is summed afterwards, in
+//! order.
 
 use std::ops::Range;
 

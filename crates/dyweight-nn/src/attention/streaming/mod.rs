@@ -6,9 +6,9 @@
 //! gV = Aᵀ·gO,  gS = A∘(gO·Vᵀ − rowsum(gO∘O)),  gQ = scale·gS·K,  gK = scale·gSᵀ·Q,  A = e^{S − L}
 //! ```
 //!
-//! The softmax is made on the way over the blocks of keys, with a running maximum (Milakov & Gimelshein 2018); blocks of
-//! `A` never leave the cache, forwards and backwards (Dao et al. 2022, FlashAttention). The order of every sum depends on
-//! the numbers of queries and keys alone.
+//! The softmax is made on the way over the blocks of keys, with a running maximum (Milakov & Gimelshein 2018); blocks
+//! of `A` never leave the cache, forwards and backwards (Dao et al. 2022, FlashAttention). The order of every sum
+//! depends on the numbers of queries and keys alone.
 
 mod backward;
 mod bias;
@@ -61,8 +61,8 @@ impl Attention {
         Self { scale, ..self }
     }
 
-    /// The same with products of this precision: queries, keys and values are rounded, and the weights of the softmax; the softmax itself
-    /// is f32.
+    /// The same with products of this precision: queries, keys and values are rounded, and the weights of the softmax;
+    /// the softmax itself is f32.
     pub fn in_precision(self, precision: Precision) -> Result<Self> {
         let pairs = match precision {
             Precision::F32 => None,

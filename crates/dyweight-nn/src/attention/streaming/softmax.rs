@@ -5,8 +5,8 @@
 //! gradient   A = e^{S − L},  gS = A∘(pull − weighted)·scale
 //! ```
 //!
-//! `eˣ` as [`crate::activation`] has it, with fused multiply-adds where there are any: attention over thousands of tokens in narrow heads
-//! spends a tenth of its time here.
+//! `eˣ` as [`crate::activation`] has it, with fused multiply-adds where there are any: attention over thousands of
+//! tokens in narrow heads spends a tenth of its time here.
 
 use crate::isa::Kernel;
 use crate::reduce::largest;
@@ -51,8 +51,8 @@ fn exp_of_one<S: Simd>(x: f32) -> f32 {
     e[0]
 }
 
-/// Turns a row of scores into `e^{score − largest}`, with the largest so far, and adds them to the total; returns the factor by which
-/// everything gathered before must shrink.
+/// Turns a row of scores into `e^{score − largest}`, with the largest so far, and adds them to the total; returns the
+/// factor by which everything gathered before must shrink.
 pub(super) struct Exponentials<'a> {
     pub(super) scores: &'a mut [f32],
     pub(super) so_far: &'a mut f32,

@@ -1,6 +1,6 @@
-//! Layers of few channels on large images: all output channels for a block of tiles at a time, with all weights transformed
-//! ahead. What a block of tiles comes to stays in the second-level cache, where the stretches of the other way pass through the
-//! last level twice; the same sums in the same order, so the same bits.
+//! Layers of few channels on large images: all output channels for a block of tiles at a time, with all weights
+//! transformed ahead. What a block of tiles comes to stays in the second-level cache, where the stretches of the other
+//! way pass through the last level twice; the same sums in the same order, so the same bits.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -155,8 +155,8 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Kernel for WeightPanel<'_, T
     }
 }
 
-/// Transforms the products of a block of tiles with one panel. Made by [`Blocks::block`] only, which vouches for the output: the
-/// tiling's, with nobody else at these tiles.
+/// Transforms the products of a block of tiles with one panel. Made by [`Blocks::block`] only, which vouches for the
+/// output: the tiling's, with nobody else at these tiles.
 struct OutputTiles<'a, T, const A: usize, const M: usize> {
     tiling: &'a Tiling,
     tiles: Range<usize>,

@@ -9,8 +9,8 @@
 //! transform the panel's weights, multiply, and transform the outputs.
 //!
 //! The weights are transformed anew in every call, from the same filters the direct algorithm uses: for T tiles this
-//! costs about 3/T of the products, and in exchange F(4×4) needs no memory of its own (4 times the weights otherwise) and
-//! small batches, which are bound by reading weights, read a quarter as much.
+//! costs about 3/T of the products, and in exchange F(4×4) needs no memory of its own (4 times the weights otherwise)
+//! and small batches, which are bound by reading weights, read a quarter as much.
 //!
 //! Layers of few channels go another way, a block of tiles at a time (`blocks`).
 //!

@@ -214,8 +214,8 @@ pub(super) unsafe fn transform_weights<S: Simd, T: Tile<A, M>, const A: usize, c
 /// `Aᵀ m A` of one tile and a panel's channels, finished and stored where they exist.
 ///
 /// # Safety
-/// `S` must be available; a panel's width of floats readable at each of α² places `stride` apart; `output` the tiling's output
-/// batch, and nobody else at this tile's pixels of this panel.
+/// `S` must be available; a panel's width of floats readable at each of α² places `stride` apart; `output` the tiling's
+/// output batch, and nobody else at this tile's pixels of this panel.
 #[inline(always)]
 pub(super) unsafe fn transform_output<S: Simd, T: Tile<A, M>, const A: usize, const M: usize>(
     tiling: &Tiling,

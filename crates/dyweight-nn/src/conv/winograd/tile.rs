@@ -133,8 +133,8 @@ pub(super) fn both_axes<V: Copy, const P: usize, const Q: usize>(
     square: [[V; P]; P],
     f: impl Fn([V; P]) -> [V; Q],
 ) -> [[V; Q]; Q] {
-    // Loops instead of iterators, here and where squares are loaded and stored: what is not inlined for certain would be
-    // compiled without the instruction set.
+    // Loops instead of iterators, here and where squares are loaded and stored: what is not inlined for certain would
+    // be compiled without the instruction set.
     let mut columns = [[square[0][0]; Q]; P];
     for (c, column) in columns.iter_mut().enumerate() {
         let mut line = [square[0][0]; P];
