@@ -14,6 +14,7 @@ pub mod fashion_judge;
 mod feature_spec;
 pub mod features;
 pub mod flux;
+mod hub;
 pub mod inception;
 pub mod latent;
 mod memory;

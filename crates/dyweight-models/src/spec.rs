@@ -6,6 +6,7 @@
 use crate::arithmetic::{self, Arithmetic, refuse_unused, require_available};
 use crate::edm::{Config, Edm, EdmFile, conv_algo, published};
 use crate::embedded;
+use crate::hub::HubName;
 use crate::latent::{self, Bundle, Family, FlowModel, LatentModel, Settings, Summary};
 use crate::mixture_file::{fingerprint, mixture_file, mixture_of};
 use crate::weights::TensorSet;
@@ -22,7 +23,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ModelSpec {
-    /// A built-in name, `random:ARCHITECTURE`, a file or a folder.
+    /// A built-in name, `random:ARCHITECTURE`, a file or a folder, or `owner/name@revision` of the local Hugging Face
+    /// cache.
     pub model: String,
     /// Sample shape of a mixture file or of a latent diffusion model's latents.
     pub shape: Option<[usize; 3]>,
@@ -185,7 +187,7 @@ impl ModelSpec {
             let network = Edm::random(architecture(name)?, 0, self.conv()?)?;
             return Ok((AnyModel::Network(Box::new(network)), sha256));
         }
-        self.open_file(Path::new(&self.model))
+        self.open_file(&self.path()?)
     }
 
     fn is_built_in(&self) -> bool {
@@ -206,12 +208,21 @@ impl ModelSpec {
         self.parse(path, read_data(path)?)
     }
 
+    /// The file or folder; a name of the hub where there is none.
+    pub fn path(&self) -> Result<PathBuf> {
+        let path = PathBuf::from(&self.model);
+        match HubName::parse(&self.model) {
+            Some(name) if !path.exists() => name.find(),
+            _ => Ok(path),
+        }
+    }
+
     /// The parts of the latent diffusion model that it names.
     pub fn bundle(&self) -> Result<Bundle> {
-        let path = Path::new(&self.model);
+        let path = self.path()?;
         match path.is_dir() {
-            true => Bundle::of_folder(path),
-            false => Bundle::of_file(TensorSet::read(path)?, self.config.as_deref()),
+            true => Bundle::of_folder(&path),
+            false => Bundle::of_file(TensorSet::read(&path)?, self.config.as_deref()),
         }
     }
 
@@ -221,15 +232,15 @@ impl ModelSpec {
             let settings = self.settings()?;
             return Family::named(name).map(|family| Summary::of_random(&self.model, &family, &settings)).transpose();
         }
-        let path = Path::new(&self.model);
+        let path = self.path()?;
         if path.is_dir() {
-            return Bundle::of_folder(path)?.summary(&self.settings()?).map(Some);
+            return Bundle::of_folder(&path)?.summary(&self.settings()?).map(Some);
         }
-        let bytes = read_data(path)?;
+        let bytes = read_data(&path)?;
         if !matches!(sniff(&bytes), Format::Safetensors | Format::TorchZip | Format::TorchLegacy) {
             return Ok(None);
         }
-        let set = TensorSet::parse(path, bytes)?;
+        let set = TensorSet::parse(&path, bytes)?;
         if !Bundle::recognises(&set) {
             return Ok(None);
         }

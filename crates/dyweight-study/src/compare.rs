@@ -6,6 +6,7 @@ use dyweight_core::error::{Error, Result};
 use dyweight_metrics::Estimate;
 use dyweight_report::html::Page;
 use dyweight_solvers::spec::ScheduleSpec;
+use dyweight_solvers::spec::handcrafted::Fixed;
 use dyweight_train::TrainSpec;
 use std::path::Path;
 
@@ -57,11 +58,11 @@ impl Field {
             });
         }
         let mut entries = Vec::new();
-        for (row, term) in self.terms()? {
+        for (row, who) in self.handcrafted()? {
             // What nobody asked for by name may be left out where it cannot be.
             let may_be_left_out = self.skip_impossible || self.solvers.is_empty();
             for nfe in &budgets {
-                let entry = Entry::new(&*row, *nfe, self.candidate(&term));
+                let entry = Entry::new(&*row, *nfe, who.clone());
                 match entry.possible_on(subject) {
                     Err(Error::NoSuchBudget { .. }) if may_be_left_out => {}
                     Err(error) => return Err(error),
@@ -95,21 +96,41 @@ impl Field {
     }
 
     /// The handcrafted rows.
-    fn terms(&self) -> Result<Vec<(String, Term)>> {
+    fn handcrafted(&self) -> Result<Vec<(String, Candidate)>> {
         if self.solvers.is_empty() {
             let families = FAMILIES.iter().filter(|_| self.search);
-            return families.map(|(row, method)| Ok((row.to_string(), Term::parse(method)?))).collect();
+            return families.map(|(row, method)| Ok((row.to_string(), self.candidate(method)?))).collect();
         }
-        self.solvers.iter().map(|text| Ok((text.trim().to_string(), Term::parse(text)?))).collect()
+        let named = |text: &String| match text.trim() {
+            BEST => Ok((BEST_ROW.to_string(), self.best()?)),
+            text => Ok((text.to_string(), self.candidate(text)?)),
+        };
+        self.solvers.iter().map(named).collect()
     }
 
-    fn candidate(&self, term: &Term) -> Candidate {
-        match self.search {
+    fn candidate(&self, term: &str) -> Result<Candidate> {
+        let term = Term::parse(term)?;
+        Ok(match self.search {
             true => term.open(&self.schedule, self.afs),
             false => term.candidate(&self.schedule, self.afs.unwrap_or(false)),
+        })
+    }
+
+    /// The best setting of all methods.
+    fn best(&self) -> Result<Candidate> {
+        if !self.search {
+            return Err(Error::Conflict {
+                problem: format!("'{BEST}' is found by a search, which --no-search leaves out"),
+                hint: "name a method, as in ipndm:3".into(),
+            });
         }
+        Ok(Candidate::Open { fixed: Fixed { solver: None, schedule: self.schedule.clone(), afs: self.afs } })
     }
 }
+
+/// The solver that stands for the best setting of all methods, and its row.
+const BEST: &str = "best";
+const BEST_ROW: &str = "best handcrafted";
 
 /// `out/spiral-nfe3.json` and `out/spiral-nfe5.json` are one row, `spiral`.
 pub(crate) fn row_of(source: &str) -> String {

@@ -38,14 +38,16 @@ impl Trainer {
         let budgets = file.left_out();
         let all = budgets.len();
         let one = |nfe: usize| {
-            let distance = self.distance_between(dataset, file, nfe)?;
+            let distance = self.distance_to_teacher(dataset, file, nfe)?;
             let rival = self.best_handcrafted(dataset, nfe, &mut |trials| watch(all * trials))?;
             Ok(LeftOut { nfe, distance, rival })
         };
         budgets.into_iter().map(one).collect()
     }
 
-    fn distance_between(&self, dataset: &Dataset, file: &SolverFile, nfe: usize) -> Result<f64> {
+    /// Root mean squared difference between what a solver makes with `nfe` calls and the teacher's results, over the
+    /// validation pairs. Every process must call it.
+    pub fn distance_to_teacher(&self, dataset: &Dataset, file: &SolverFile, nfe: usize) -> Result<f64> {
         let learned = Learned::of("the file", file.at("the file", Asked::nfe(nfe))?);
         let spec = SampleSpec { budget: Some(Budget::Nfe(nfe)), ..SampleSpec::default() };
         let sampler = spec.sampler(Who::Learned(&learned), &self.on_model())?;

@@ -98,6 +98,9 @@ pub struct TrainOutcome {
     pub variety: Option<Variety>,
 }
 
+/// What is said of a wider span.
+const UNCONFIRMED: &str = "a wider span is not recommended: with few pairs it is learned by heart, and no independent judge has found its samples better";
+
 impl TrainConfig {
     /// Training alone and without files, by a loss that needs no feature network.
     pub fn of(model: &impl SharedModel, budget: Budget, spec: &TrainSpec) -> Result<Self> {
@@ -149,7 +152,8 @@ impl TrainConfig {
             true => plan::given_noise(&self.spec, self.model.shape(), &plan.recipe)?,
             false => None,
         };
-        let warnings = self.misfits_of_the_start(&plan)?;
+        let mut warnings = self.misfits_of_the_start(&plan)?;
+        warnings.extend(self.spec.dyweight.span.as_ref().filter(|span| !span.is_none()).map(|_| UNCONFIRMED.into()));
         let identity = identity::of(&self, &plan, noise.as_ref())?;
         Ok(Trainer { config: self, plan, teacher, noise, identity, warnings })
     }

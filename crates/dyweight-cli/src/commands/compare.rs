@@ -22,9 +22,9 @@ use std::sync::Arc;
 pub struct CompareArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// Handcrafted solvers: NAME[:ORDER][@SCHEDULE[:EXPONENT]][+afs|-afs], as in ipndm,dpmpp:2@karras:5+afs [all
-    /// methods]; what is left open (order, grid, analytical first step) is the best of all settings, chosen on other
-    /// seeds
+    /// Handcrafted solvers: NAME[:ORDER][@SCHEDULE[:EXPONENT]][+afs|-afs], as in ipndm,dpmpp:2@karras:5+afs, or 'best'
+    /// for one row with the best of all [all methods]; what is left open (order, grid, analytical first step) is the
+    /// best of all settings, chosen on other seeds
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 1)]
     solvers: Vec<String>,
     /// Learned solvers: files and preset:NAME; may be given several times

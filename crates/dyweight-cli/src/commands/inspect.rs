@@ -10,6 +10,7 @@ use dyweight::files::{
     Format, NetworkFile, OfficialCoefficients, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data, sniff,
 };
 use dyweight::learned::released;
+use dyweight::models::ModelSpec;
 use dyweight::models::edm::{Blueprint, Config, PUBLISHED};
 use dyweight::models::inception::InceptionFile;
 use dyweight::models::latent::RANDOM;
@@ -25,7 +26,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct InspectArgs {
     /// A solver file, preset:NAME, a released coefficient file, a network checkpoint (.pkl, .safetensors, .pt, .ckpt),
-    /// a diffusers folder, or random:NAME
+    /// a diffusers folder, owner/name of the local Hugging Face cache, or random:NAME
     pub(super) file: PathBuf,
     /// Configuration of a weights file that carries none
     #[arg(long = "model-config", alias = "config", value_name = "FILE")]
@@ -63,6 +64,7 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         return solver(args, facts, file);
     }
     refuse_built_in(path)?;
+    let path = &ModelSpec::named(&text(path)).path()?;
     if path.is_dir() || path.to_str().is_some_and(|name| name.starts_with("random:")) {
         return model(args);
     }

@@ -279,11 +279,11 @@ fn a_dry_run_says_what_it_would_take_and_does_nothing() {
     for (command, calls, writes) in [
         ("sample --model fashion --nfe 5 --seeds 0-15", 80, "samples"),
         // 6 iterations of 4 pairs and 4 validation pairs, in whole chunks of 16, under a teacher of 35 calls; 3 calls
-        // each in 8 validations, and once more for gradients; then 110 handcrafted settings on 4 pairs, the best 12 on
-        // 16, and the best one on the validation pairs.
+        // each in 8 validations, and once more for gradients; then 110 handcrafted settings and the best 12 on all 24
+        // pairs, and the best one on the validation pairs.
         (
             "train --model mixture --nfe 3 --iters 6 --batch 4 --validation 4 --out s.json",
-            35 * (32 + 16) + 3 * 4 * 8 + 72 + 3 * (110 * 4 + 12 * 16 + 4),
+            35 * (32 + 16) + 3 * 4 * 8 + 72 + 3 * (110 * 24 + 12 * 24 + 4),
             "s.json",
         ),
         (
@@ -501,7 +501,7 @@ fn a_report_has_everything_beside_it_that_it_links() {
         links += 1;
     }
     assert!(links > 15, "{links} links");
-    for told in ["Machine", "Threads", "Training time", "\\begin{tabular}", "10 iterations of 256 pairs"] {
+    for told in ["Machine", "Threads", "Training time", "\\begin{tabular}", "10 iterations of 1024 pairs"] {
         assert!(page.contains(told) && words.contains(told.trim_start_matches('\\')), "{told}");
     }
     // Nobody makes four calls here, nor three and a half.

@@ -152,19 +152,21 @@ fn one_file_serves_every_budget_of_its_range() {
         place.run("train --one-file --model mixture --nfe 6,3 --iters 20 --batch 8 --validation 16 --out any.json");
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stderr.contains("for every budget from 3 to 6 network calls"), "{ended:?}");
-    assert!(bytes(&place.path("any-nfe3.json")) != bytes(&place.path("any-nfe6.json")));
-    // Files of each budget are joined later, too, and nothing is replaced unasked.
-    let ended = place.run("convert any-nfe6.json any-nfe3.json joined.json");
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(bytes(&place.path("joined.json")) == bytes(&place.path("any.json")));
-    place.refuses("convert any-nfe6.json any-nfe3.json joined.json", &["joined.json", "--overwrite"]);
-    place.refuses("convert any-nfe6.json any.json more.json", &["any.json is a solver of any"]);
+    assert!(bytes(&place.path("any.parts/any-nfe3.json")) != bytes(&place.path("any.parts/any-nfe6.json")));
+    let whole = bytes(&place.path("any.json"));
+    // Files of each budget are joined later, too, and nothing is replaced unasked. None lies between three and four.
+    place.works("train --one-file --model mixture --nfe 4,3 --iters 20 --batch 8 --validation 16 --out two.json");
+    let join = "convert two.parts/two-nfe4.json two.parts/two-nfe3.json joined.json";
+    place.works(join);
+    assert!(bytes(&place.path("joined.json")) == bytes(&place.path("two.json")));
+    place.refuses(join, &["joined.json", "--overwrite"]);
+    place.refuses("convert any.parts/any-nfe6.json any.json more.json", &["any.json is a solver of any"]);
     place.refuses("train --one-file --model mixture --nfe 3 --out x.json", &["--one-file", "several budgets"]);
     // Before any work.
     let unlike = |more: &str| format!("train --one-file --model mixture --nfe 3,6 --out x.json {more}");
     place.refuses(&unlike("--method ld3"), &["x-nfe3.json is a solver of ld3"]);
     place.refuses(&unlike("--span state"), &["x-nfe3.json has a span"]);
-    assert!(!place.path("x-nfe3.config.toml").exists());
+    assert!(!place.path("x.parts").exists());
     place.refuses("train --one-file --model mixture --nfe 3,6 --out any.json", &["any", "--overwrite"]);
     // One of the budgets is finished, but what is there serves others too.
     let fewer =
@@ -174,11 +176,12 @@ fn one_file_serves_every_budget_of_its_range() {
     let other =
         "train --one-file --model mixture --nfe 4,7 --iters 20 --batch 8 --validation 16 --out any.json --resume";
     place.refuses(other, &["any.json is there already", "--overwrite"]);
-    place.refuses("convert any-nfe3.json any-nfe6.json nine.json --nfe 9", &["what the inputs make together", "9"]);
+    let nine = "convert any.parts/any-nfe3.json any.parts/any-nfe6.json nine.json --nfe 9";
+    place.refuses(nine, &["what the inputs make together", "9"]);
     let again =
         "train --one-file --model mixture --nfe 6,3 --iters 20 --batch 8 --validation 16 --out any.json --resume";
     assert_eq!(place.run(again).code, Some(0));
-    assert!(bytes(&place.path("joined.json")) == bytes(&place.path("any.json")));
+    assert!(whole == bytes(&place.path("any.json")));
     for nfe in [3, 5, 6] {
         let ended = place.run(&format!("convert any.json one-nfe{nfe}.json --nfe {nfe}"));
         assert_eq!(ended.code, Some(0), "{ended:?}");

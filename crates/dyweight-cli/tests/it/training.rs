@@ -166,7 +166,7 @@ fn the_command_to_go_on_with_goes_on_with_all_budgets() {
     let place = Place::new("again");
     let train = format!("{} --one-file --out any.json", LONGER.replace("--nfe 3", "--nfe 3,4").replace("4000", "600"));
     let mut child = place.command(&train).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    while !place.path("any-nfe3.state").exists() {
+    while !place.path("any.parts/any-nfe3.state").exists() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
@@ -176,9 +176,9 @@ fn the_command_to_go_on_with_goes_on_with_all_budgets() {
     let again = format!("stopped; continue with: dyweight {train} --resume");
     assert!(said.contains(&again), "{said}");
     place.works(&format!("{train} --resume"));
-    assert!(place.path("any.json").exists() && place.path("any-nfe4.json").exists());
+    assert!(place.path("any.json").exists() && place.path("any.parts/any-nfe4.json").exists());
     // What one of them wrote down is one budget.
-    place.works("train --config any-nfe3.config.toml --overwrite --iters 2");
+    place.works("train --config any.parts/any-nfe3.config.toml --overwrite --iters 2");
 }
 
 #[test]

@@ -33,8 +33,8 @@ pub struct DyWeightOptions {
     /// Ablation: no time scales.
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
     pub no_time_scale: Option<bool>,
-    /// Wider span at no further call: wide (what is worth having at the budget), or state, bands, operator:3 or :5 (and
-    /// :mixed), sample, embedding, with commas between [none].
+    /// Wider span at no further call, an experiment: state, bands, operator:3 or :5 (and :mixed), sample, embedding,
+    /// with commas between, or wide (some of these up to 3 calls) [none].
     #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", help_heading = "Solver"))]
     pub span: Option<SpanSpec>,
 }

@@ -47,6 +47,13 @@ const WIDE_CALLS: usize = 3;
 /// Shifts of the embedding have no more parameters there: second-order descent solves for all at once.
 const WIDE_SHIFTS: usize = 1536;
 
+impl SpanSpec {
+    /// True if it adds nothing.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl FromStr for SpanSpec {
     type Err = Error;
 

@@ -218,10 +218,15 @@ pub fn named(out: &Path, several: bool, budget: Budget) -> PathBuf {
     out.with_file_name(name)
 }
 
+/// What the budgets of one file are named after: they stand in a folder of their own, `any.parts/any-nfe3.json`.
+pub fn parts(out: &Path) -> PathBuf {
+    beside(out, "parts").join(out.file_name().unwrap_or_default())
+}
+
 /// The files of the budgets between these, which may have to be trained as well.
 pub fn between(out: &Path, budgets: &[Budget]) -> Vec<PathBuf> {
     let calls = |budget: &Budget| if let Budget::Nfe(nfe) = budget { Some(*nfe) } else { None };
     let calls: Vec<usize> = budgets.iter().filter_map(calls).collect();
     let (Some(least), Some(most)) = (calls.iter().min(), calls.iter().max()) else { return Vec::new() };
-    (*least..*most).filter(|nfe| !calls.contains(nfe)).map(|nfe| named(out, true, Budget::Nfe(nfe))).collect()
+    (*least..*most).filter(|nfe| !calls.contains(nfe)).map(|nfe| named(&parts(out), true, Budget::Nfe(nfe))).collect()
 }

@@ -53,11 +53,12 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     if let Some(known) = start.as_ref().map(|start| start.known(&args)).transpose()?.flatten() {
         args = known;
     }
+    let stem = if range.is_some() { job::parts(&out) } else { out.clone() };
     let each = |args: &TrainArgs| {
         let mut jobs: Vec<Job<'_>> = Vec::new();
         for budget in &budgets {
             let encoded = jobs.first().and_then(|job| job.run.trainer.config().prompts.clone());
-            jobs.push(make(args, *budget, job::named(&out, budgets.len() > 1, *budget), encoded)?);
+            jobs.push(make(args, *budget, job::named(&stem, budgets.len() > 1, *budget), encoded)?);
         }
         Ok(jobs)
     };
@@ -71,6 +72,8 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let mut outputs: Vec<NamedPath<'_>> = own.iter().map(|job| ("--out", job.out.as_path())).collect();
     outputs.extend(args.trace.as_deref().filter(|_| comm.is_root()).map(|trace| ("--trace", trace)));
     files::spare_solvers(&outputs[own.len()..])?;
+    // A folder that is not there yet takes whatever comes.
+    outputs.retain(|(_, file)| range.is_none() || file.parent().is_none_or(Path::is_dir));
     files::place(&outputs, &args.inputs())?;
     own.iter().try_for_each(|job| job.keep_neighbours_apart(&args))?;
     own.iter().try_for_each(|job| job.run.keep_finished())?;
@@ -79,13 +82,17 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         let goes_on = jobs.iter().any(|job| job.run.goes_on()) && is_of(out, &budgets);
         files::keep_finished(out, args.overwrite || goes_on, "--out")?;
         let between = job::between(out, &budgets);
-        let between: Vec<NamedPath<'_>> = between.iter().map(|file| ("a budget between,", file.as_path())).collect();
+        let there = between.iter().filter(|file| file.parent().is_none_or(Path::is_dir));
+        let between: Vec<NamedPath<'_>> = there.map(|file| ("a budget between,", file.as_path())).collect();
         files::place(&between, &args.inputs())?;
         let kept = |(_, file): &NamedPath<'_>| files::keep_finished(file, args.overwrite || args.resume, "--out");
         between.iter().try_for_each(kept)?;
     }
     if args.dry_run {
         return own.iter().try_for_each(|job| job.dry_run(&args));
+    }
+    if let Some(folder) = stem.parent().filter(|_| range.is_some() && comm.is_root()) {
+        std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
     }
     let mut pairs = None;
     if let Some((settled, dataset)) = start.as_ref().map(|start| start.choose(&args)).transpose()?.flatten() {

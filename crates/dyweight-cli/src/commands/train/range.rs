@@ -2,7 +2,7 @@
 //! rival trained as well.
 
 use super::TrainArgs;
-use super::job::{Job, named};
+use super::job::{Job, named, parts};
 use crate::{files, ui};
 use dyweight::Result;
 use dyweight::comm::Comm;
@@ -36,7 +36,7 @@ impl<'r> Range<'r> {
         sorted.sort_by_key(|budget| match budget {
             Budget::Nfe(n) | Budget::Steps(n) => *n,
         });
-        let job = (self.make)(args, sorted[sorted.len() / 2], self.out.to_owned(), None)?;
+        let job = (self.make)(args, sorted[sorted.len() / 2], parts(self.out), None)?;
         let lock = self.comm.is_root().then(|| Lock::file(self.out)).transpose()?;
         Ok(OneStart { trainer: job.run.trainer.clone(), _lock: lock, _job: job })
     }
@@ -46,32 +46,50 @@ impl<'r> Range<'r> {
     pub fn serve(&self, args: &TrainArgs, mut jobs: Vec<Job<'r>>, dataset: Option<Dataset>) -> Result<()> {
         let trainer = jobs[0].run.trainer.clone();
         let dataset = dataset.map_or_else(|| trainer.dataset(), Ok)?;
+        let mut tried = Vec::new();
         loop {
             let file = self.joined(&jobs)?;
             let between = self.between(&trainer, &dataset, &file)?;
-            let weak: Vec<&LeftOut> = between.iter().filter(|one| one.is_weak()).collect();
+            let weak: Vec<&LeftOut> = between.iter().filter(|one| one.is_weak() && !tried.contains(&one.nfe)).collect();
             if weak.is_empty() {
                 return if self.comm.is_root() { self.write(args, &jobs, &file, &between) } else { Ok(()) };
             }
-            let first = jobs.len();
-            for one in weak {
+            let mut more = Vec::new();
+            for one in &weak {
                 ui::say(&format!("{}: trained as well", sentence(one)));
                 let prompts = trainer.config().prompts.clone();
                 let budget = Budget::Nfe(one.nfe);
-                jobs.push((self.make)(args, budget, named(self.out, true, budget), prompts)?);
+                more.push((self.make)(args, budget, named(&parts(self.out), true, budget), prompts)?);
             }
-            let runs: Vec<_> = jobs[first..].iter().map(|job| &job.run).collect();
-            run_each(&runs, Some(dataset.clone()), &mut |index, dataset| {
-                jobs[first + index].learn_or_say(args, dataset)
-            })?;
+            let runs: Vec<_> = more.iter().map(|job| &job.run).collect();
+            run_each(&runs, Some(dataset.clone()), &mut |index, dataset| more[index].learn_or_say(args, dataset))?;
+            for (one, job) in weak.into_iter().zip(more) {
+                tried.push(one.nfe);
+                // A training may end in another valley than its neighbours: what lies between them stays if it is closer.
+                let own = trainer.distance_to_teacher(&dataset, &self.read(&job)?, one.nfe)?;
+                match own < one.distance {
+                    true => jobs.push(job),
+                    false => ui::say(&format!(
+                        "{} calls: {own:.4} after a training of its own, {:.4} without: what lies between its neighbours stays",
+                        one.nfe, one.distance
+                    )),
+                }
+            }
         }
     }
 
-    /// The first process reads the files it has written, for all.
     fn joined(&self, jobs: &[Job<'_>]) -> Result<SolverFile> {
         let named = |job: &Job<'_>| Ok((shown(&job.out), files::solver_file(&job.out)?));
-        let join = || SolverFile::joined(jobs.iter().map(named).collect::<Result<Vec<_>>>()?);
-        let text = self.comm.broadcast(|| Ok(String::from_utf8_lossy(&join()?.to_bytes()).into_owned()))?;
+        self.told(|| SolverFile::joined(jobs.iter().map(named).collect::<Result<Vec<_>>>()?))
+    }
+
+    fn read(&self, job: &Job<'_>) -> Result<SolverFile> {
+        self.told(|| files::solver_file(&job.out))
+    }
+
+    /// The first process reads the files it has written, for all.
+    fn told(&self, file: impl FnOnce() -> Result<SolverFile>) -> Result<SolverFile> {
+        let text = self.comm.broadcast(|| Ok(String::from_utf8_lossy(&file()?.to_bytes()).into_owned()))?;
         SolverFile::parse(text.as_bytes()).map_err(|problem| dyweight::Error::malformed(self.out, problem))
     }
 
@@ -99,7 +117,12 @@ impl<'r> Range<'r> {
             return Ok(());
         }
         between.iter().for_each(|one| ui::say(&sentence(one)));
-        ui::say(&format!("wrote {} for every budget from {least} to {most} network calls", shown(out)));
+        let parts = parts(out);
+        let folder = shown(parts.parent().unwrap_or(out));
+        ui::say(&format!(
+            "wrote {} for every budget from {least} to {most} network calls; {folder} has each",
+            shown(out)
+        ));
         ui::say(&format!("next: {} --nfe {least}", args.next_command(&jobs[0].model.name, out)));
         ui::print_path(out);
         Ok(())
