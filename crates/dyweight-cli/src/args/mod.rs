@@ -94,11 +94,7 @@ fn sample_shape(given: &[usize]) -> Result<[usize; 3]> {
         Ok(shape) if fits => Ok(shape),
         _ => {
             let value = given.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-            Err(Error::BadValue {
-                name: "shape",
-                value,
-                expected: "three positive numbers: channels,height,width".into(),
-            })
+            Err(Error::bad_value("shape", value, "three positive numbers: channels,height,width"))
         }
     }
 }
@@ -299,18 +295,15 @@ pub fn counts_once(word: &str) -> Result<bool> {
 pub fn class_of(text: &str, names: &[&str], others: &[&str]) -> Result<usize> {
     let named = names.iter().position(|name| name.eq_ignore_ascii_case(text));
     named.or_else(|| text.parse().ok()).ok_or_else(|| match (names, others) {
-        ([], []) => Error::BadValue { name: "class", value: text.into(), expected: "must be a class number".into() },
-        ([], [other, ..]) => {
-            let expected = format!("must be a class number or '{other}'");
-            Error::BadValue { name: "class", value: text.into(), expected }
-        }
+        ([], []) => Error::bad_value("class", text, "must be a class number"),
+        ([], [other, ..]) => Error::bad_value("class", text, format!("must be a class number or '{other}'")),
         (names, others) => unknown("class", text, &[names, others].concat()),
     })
 }
 
 /// An unknown name with the ones that would have worked.
 pub fn unknown(kind: &'static str, name: &str, known: &[&str]) -> Error {
-    Error::UnknownName { kind, name: name.into(), known: known.iter().map(|k| k.to_string()).collect() }
+    Error::unknown_name(kind, name, known)
 }
 
 /// Numbers of the samples of a batch, 4 GB of them: more is a typing error, or does not fit.
@@ -318,7 +311,7 @@ const MOST_NUMBERS: usize = 1 << 29;
 
 /// A batch of `samples` or fewer of this shape, unless it is empty or too large to be held.
 pub fn check_batch(batch: usize, samples: usize, shape: [usize; 3]) -> Result<usize> {
-    let bad = |expected| Err(Error::BadValue { name: "batch", value: batch.to_string(), expected });
+    let bad = |expected| Err(Error::bad_value("batch", batch, expected));
     let (used, [c, h, w]) = (batch.min(samples), shape);
     match shape.iter().fold(used, |product, size| product.saturating_mul(*size)) {
         _ if batch == 0 => bad("at least one sample per batch".into()),

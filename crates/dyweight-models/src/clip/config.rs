@@ -82,10 +82,11 @@ const GELUS: [(&str, Gelu); 5] = [
 /// A unit by the name configurations have for it.
 pub fn gelu_named(name: &str) -> Result<Gelu, Error> {
     let known = &GELUS[..2];
-    known.iter().find(|(n, _)| *n == name).map(|(_, gelu)| *gelu).ok_or_else(|| {
-        let known = known.iter().map(|(name, _)| name.to_string()).collect();
-        Error::UnknownName { kind: "activation", name: name.into(), known }
-    })
+    known
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, gelu)| *gelu)
+        .ok_or_else(|| Error::unknown_name("activation", name, known.iter().map(|(name, _)| name)))
 }
 
 impl StackConfig {

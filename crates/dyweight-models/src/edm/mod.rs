@@ -120,9 +120,9 @@ impl Model for Edm {
 /// The convolution algorithm of a name.
 pub fn conv_algo(name: &str) -> Result<ConvAlgo> {
     let known = [("winograd4", ConvAlgo::Winograd4), ("winograd2", ConvAlgo::Winograd2), ("direct", ConvAlgo::Direct)];
-    known.iter().find(|(n, _)| *n == name).map(|(_, algo)| *algo).ok_or_else(|| Error::UnknownName {
-        kind: "convolution",
-        name: name.into(),
-        known: known.iter().map(|(n, _)| n.to_string()).collect(),
-    })
+    known
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, algo)| *algo)
+        .ok_or_else(|| Error::unknown_name("convolution", name, known.iter().map(|(n, _)| n)))
 }

@@ -27,8 +27,7 @@ pub fn published(name: &str) -> Result<Config> {
             "cls": "EDMPrecond", "model_type": "DhariwalUNet", "img_resolution": 64, "img_channels": 3, "label_dim": 1000,
         }),
         _ => {
-            let known = PUBLISHED.iter().map(|(n, _)| n.to_string()).collect();
-            return Err(Error::UnknownName { kind: "architecture", name: name.into(), known });
+            return Err(Error::unknown_name("architecture", name, PUBLISHED.iter().map(|(n, _)| n)));
         }
     };
     let Value::Object(map) = options else {

@@ -274,8 +274,8 @@ impl TrainSpec {
     /// An error if an option is given that whole solves do not have.
     fn refuse_descent(&self) -> Result<()> {
         let given = [
-            ("batch", self.batch.is_some(), "every iteration takes all pairs: give --pairs, or --micro-batch"),
-            ("accumulate", self.accumulate.is_some(), "every iteration takes all pairs: give --pairs"),
+            ("batch", self.batch.is_some(), "every iteration takes all pairs: give `pairs`, or `micro-batch`"),
+            ("accumulate", self.accumulate.is_some(), "every iteration takes all pairs: give `pairs`"),
             ("lr", self.lr.is_some(), "its steps are damped, and the damping is found by validation"),
             ("rate", self.rate.is_some(), "its steps are damped, and the damping is found by validation"),
             ("warm-up", self.warm_up.is_some(), "its steps are damped, and the damping is found by validation"),
@@ -285,8 +285,7 @@ impl TrainSpec {
             ("relax", self.relax.relax == Some(true), "moving noise needs gradients"),
         ];
         let Some((option, _, why)) = given.iter().find(|(_, given, _)| *given) else { return Ok(()) };
-        let problem = format!("--optimiser gauss-newton has no --{option}: {why}");
-        Err(Error::Conflict { problem, hint: format!("leave --{option} out") })
+        Err(Error::no_effect(option, format!("with `optimiser = gauss-newton` {why}")))
     }
 
     /// A method's comparison, on whole solves.
@@ -303,10 +302,7 @@ impl TrainSpec {
         match self.supervision.as_deref().unwrap_or("endpoint") {
             "endpoint" => Ok(Supervision::Endpoint),
             "path" => Ok(Supervision::Path { stride: positive("substeps", self.substeps.unwrap_or(5))? }),
-            other => {
-                let known = ["endpoint", "path"].map(String::from).to_vec();
-                Err(Error::UnknownName { kind: "supervision", name: other.into(), known })
-            }
+            other => Err(Error::unknown_name("supervision", other, ["endpoint", "path"])),
         }
     }
 }
@@ -352,10 +348,7 @@ impl JointOptions {
     pub fn samples(&self) -> Result<usize> {
         match self.moments.unwrap_or(1000) {
             n if (2..=1_000_000).contains(&n) => Ok(n),
-            n => {
-                let expected = "must lie between 2 and 1000000".into();
-                Err(Error::BadValue { name: "moments", value: n.to_string(), expected })
-            }
+            n => Err(Error::bad_value("moments", n, "must lie between 2 and 1000000")),
         }
     }
 }
@@ -386,10 +379,7 @@ impl ClassName {
     pub fn number(&self) -> Result<usize> {
         match self {
             Self::Number(number) => Ok(*number),
-            Self::Name(name) => {
-                let expected = "must be a class number".into();
-                Err(Error::BadValue { name: "class", value: name.clone(), expected })
-            }
+            Self::Name(name) => Err(Error::bad_value("class", name, "must be a class number")),
         }
     }
 }
@@ -414,7 +404,7 @@ pub fn positive(name: &'static str, value: usize) -> Result<usize> {
     if (1..=100_000_000).contains(&value) {
         return Ok(value);
     }
-    Err(Error::BadValue { name, value: value.to_string(), expected: "must lie between 1 and 100000000".into() })
+    Err(Error::bad_value(name, value, "must lie between 1 and 100000000"))
 }
 
 /// A number of 0 or above, of an option.
@@ -422,7 +412,7 @@ pub fn not_negative(name: &'static str, value: f64) -> Result<f64> {
     if value.is_finite() && value >= 0.0 {
         return Ok(value);
     }
-    Err(Error::BadValue { name, value: value.to_string(), expected: "must be a finite number, 0 or above".into() })
+    Err(Error::bad_value(name, value, "must be a finite number, 0 or above"))
 }
 
 /// A number above a bound, of an option.
@@ -430,5 +420,5 @@ pub fn finite_above(name: &'static str, value: f64, bound: f64) -> Result<f64> {
     if value.is_finite() && value > bound {
         return Ok(value);
     }
-    Err(Error::BadValue { name, value: value.to_string(), expected: format!("must be a finite number above {bound}") })
+    Err(Error::bad_value(name, value, format!("must be a finite number above {bound}")))
 }

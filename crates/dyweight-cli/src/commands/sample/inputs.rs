@@ -33,10 +33,10 @@ fn show(args: &DrawArgs, loaded: &LoadedModel) -> Result<Show> {
         (Some(text), _) => vec![text.clone()],
         (None, Some(path)) => Prompts::lines(path)?,
         (None, None) if args.negative.is_some() => {
-            return Err(Error::Conflict {
-                problem: "--negative says what to lead away from, but nothing is asked for".into(),
-                hint: "give --prompt or --prompts, and --guidance".into(),
-            });
+            return Err(Error::conflict(
+                "--negative says what to lead away from, but nothing is asked for",
+                "give --prompt or --prompts, and --guidance",
+            ));
         }
         (None, None) => return class(args, loaded.class_names()),
     };

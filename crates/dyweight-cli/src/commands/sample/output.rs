@@ -128,16 +128,13 @@ impl<'o> Output<'o> {
         let keeps_states = args.trajectory.is_some() || (outdir.is_some() && shape == PLANE);
         let all_states = if keeps_states { numbers.saturating_mul(setup.sampler.states()) } else { 0 };
         if all_states > MOST_NUMBERS {
-            return Err(Error::Conflict {
-                problem: format!("all states of {count} samples are {all_states} numbers, more than {MOST_NUMBERS}"),
-                hint: "use fewer samples or steps, or write no states (--trajectory, or --out of points)".into(),
-            });
+            return Err(Error::conflict(
+                format!("all states of {count} samples are {all_states} numbers, more than {MOST_NUMBERS}"),
+                "use fewer samples or steps, or write no states (--trajectory, or --out of points)",
+            ));
         }
         if args.grid && !is_image(image) {
-            return Err(Error::Conflict {
-                problem: format!("samples of shape {image:?} are not images"),
-                hint: "leave --grid out".into(),
-            });
+            return Err(Error::conflict(format!("samples of shape {image:?} are not images"), "leave --grid out"));
         }
         let mut lock = None;
         if let Some(dir) = &outdir {
@@ -397,7 +394,7 @@ fn claim(dir: &Path, args: &SampleArgs, settings: &str) -> Result<()> {
         None => return atomic::write(&path, settings.as_bytes()),
     };
     if !args.overwrite {
-        return Err(Error::Conflict { problem, hint: "choose another --out, or --overwrite".into() });
+        return Err(Error::conflict(problem, "choose another --out, or --overwrite"));
     }
     for image in images {
         std::fs::remove_file(&image).map_err(|e| Error::io("remove", &image, e))?;

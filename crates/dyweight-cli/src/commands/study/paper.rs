@@ -203,8 +203,7 @@ pub fn run(name: &str, args: &PaperArgs, besides: impl FnOnce(&mut StudySetup), 
         setup.budgets = study.budgets[..many].to_vec();
     }
     if setup.budgets.is_empty() {
-        let expected = "at least one number of network calls".into();
-        return Err(Error::BadValue { name: "nfe", value: String::new(), expected });
+        return Err(Error::bad_value("nfe", String::new(), "at least one number of network calls"));
     }
     let experiment = study.experiment(&setup)?;
     experiment.subjects.iter().try_for_each(|subject| experiment.judging.check(subject))?;

@@ -29,18 +29,16 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     ui::stop_requested();
     let mut args = args.over_config()?;
     ui::set_threads(args.threads, &**comm)?;
-    let needed = |what: &str| Error::Conflict { problem: format!("{what} is missing"), hint: format!("give --{what}") };
+    let needed = |what: &str| Error::conflict(format!("{what} is missing"), format!("give --{what}"));
     let name = args.job.model.clone().ok_or_else(|| needed("model"))?;
     let out = args.job.out.clone().ok_or_else(|| needed("out"))?;
     let budgets = args.budgets()?;
     let range = args.job.one_file.unwrap_or(false).then_some(out.as_path());
     if range.is_some() && budgets.len() < 2 {
-        let (problem, hint) = ("--one-file is for several budgets".into(), "give them as --nfe 3,5,7".into());
-        return Err(Error::Conflict { problem, hint });
+        return Err(Error::conflict("--one-file is for several budgets", "give them as --nfe 3,5,7"));
     }
     if budgets.len() > 1 && args.trace.is_some() {
-        let (problem, hint) = ("a trace belongs to one budget".into(), "train the budgets one by one".into());
-        return Err(Error::Conflict { problem, hint });
+        return Err(Error::conflict("a trace belongs to one budget", "train the budgets one by one"));
     }
     let spec = args.job.options.spec(&name, None)?;
     let model = opened(&ModelSpec { beta_table: args.schedule.beta_table.clone(), ..spec })?;
