@@ -1,6 +1,6 @@
 //! How networks of latent diffusion are computed: what may be chosen between speed and exactness.
 
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::{Error, Result, named};
 use dyweight_nn::{ConvAlgo, Precision};
 
 /// How convolutions and linear layers are computed.
@@ -20,12 +20,7 @@ impl From<ConvAlgo> for Arithmetic {
 
 /// A precision by name.
 pub fn precision(name: &str) -> Result<Precision> {
-    let known = Precision::NAMES;
-    known
-        .iter()
-        .find(|(n, _)| *n == name)
-        .map(|(_, precision)| *precision)
-        .ok_or_else(|| Error::unknown_name("precision", name, known.iter().map(|(n, _)| n)))
+    named("precision", name, &Precision::NAMES)
 }
 
 /// An error unless the instructions in use have the precision: without them it would be slower than f32, and no more

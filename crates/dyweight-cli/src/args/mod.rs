@@ -1,8 +1,13 @@
 //! Arguments that several commands share. They are read as text and turned into the library's specs here, and nowhere
 //! else.
 
+mod picked;
+
+pub use picked::{Conditions, Pick, Picked, on};
+
 use crate::ui;
 use clap::{Arg, Args};
+use dyweight::error::named;
 use dyweight::files::NamedPath;
 use dyweight::metrics::{FeatureReference, reference};
 use dyweight::models::{FeatureSpec, LoadedModel, ModelSpec, ScoreKind, Scorer, ScorerSpec};
@@ -156,16 +161,10 @@ impl SolverArgs {
 
     /// The library's description under the name `solver`.
     pub fn spec(&self, solver: &str) -> Result<SolverSpec> {
-        let predict = self.predict.as_deref().map(|p| match p {
-            "x0" => Ok(Predict::Data),
-            "eps" => Ok(Predict::Noise),
-            other => Err(unknown("prediction", other, &["x0", "eps"])),
-        });
-        let variant = self.variant.as_deref().map(|v| match v {
-            "bh1" => Ok(Variant::Bh1),
-            "bh2" => Ok(Variant::Bh2),
-            other => Err(unknown("variant", other, &["bh1", "bh2"])),
-        });
+        let predict = self.predict.as_deref();
+        let predict = predict.map(|p| named("prediction", p, &[("x0", Predict::Data), ("eps", Predict::Noise)]));
+        let variant = self.variant.as_deref();
+        let variant = variant.map(|v| named("variant", v, &[("bh1", Variant::Bh1), ("bh2", Variant::Bh2)]));
         Ok(SolverSpec {
             solver: solver.into(),
             order: self.order,
@@ -282,28 +281,14 @@ impl ScorerArgs {
     }
 }
 
-/// Whether calls that could be made side by side are counted once.
-pub fn counts_once(word: &str) -> Result<bool> {
-    match word {
-        "each" => Ok(false),
-        "once" => Ok(true),
-        other => Err(unknown("count", other, &["each", "once"])),
-    }
-}
-
 /// A class by its number or by one of `names`; `others` is what else could have been said.
 pub fn class_of(text: &str, names: &[&str], others: &[&str]) -> Result<usize> {
     let named = names.iter().position(|name| name.eq_ignore_ascii_case(text));
     named.or_else(|| text.parse().ok()).ok_or_else(|| match (names, others) {
         ([], []) => Error::bad_value("class", text, "must be a class number"),
         ([], [other, ..]) => Error::bad_value("class", text, format!("must be a class number or '{other}'")),
-        (names, others) => unknown("class", text, &[names, others].concat()),
+        (names, others) => Error::unknown_name("class", text, [names, others].concat()),
     })
-}
-
-/// An unknown name with the ones that would have worked.
-pub fn unknown(kind: &'static str, name: &str, known: &[&str]) -> Error {
-    Error::unknown_name(kind, name, known)
 }
 
 /// Numbers of the samples of a batch, 4 GB of them: more is a typing error, or does not fit.

@@ -147,17 +147,23 @@ pub struct TrainSpec {
     /// The reference algorithm and nothing else: no validation, roll-back or early stop.
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Validation"))]
     pub plain: Option<bool>,
-    /// Class to train for, by number or name [drawn anew for every pair].
-    #[cfg_attr(feature = "clap", arg(long))]
+    /// Class by number or, for fashion, by name (sneaker), or 'none' [drawn for each sample, where the model has classes].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N|NAME|none", help_heading = "Conditions"))]
     pub class: Option<ClassName>,
-    /// File of prompts, one per line; every pair draws one.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
+    /// File of prompts, one per line; sample i shows line i, beginning again after the last; a training pair draws one.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "FILE", conflicts_with = "class", help_heading = "Conditions")
+    )]
     pub prompts: Option<PathBuf>,
     /// What guidance leads away from [the empty text].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "TEXT"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TEXT", help_heading = "Conditions"))]
     pub negative: Option<String>,
-    /// Classifier-free guidance.
-    #[cfg_attr(feature = "clap", arg(long))]
+    /// Classifier-free guidance; every evaluation then costs two calls.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "SCALE", allow_negative_numbers = true, help_heading = "Conditions")
+    )]
     pub guidance: Option<f64>,
     /// Unit noise from the tensor 'noise' [iters,batch,c,h,w] of a safetensors file.
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
@@ -375,6 +381,11 @@ pub enum ClassName {
 }
 
 impl ClassName {
+    /// True if no class is asked for, of a model that may have some.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::Name(name) if name == "none")
+    }
+
     /// The number; a name is none.
     pub fn number(&self) -> Result<usize> {
         match self {

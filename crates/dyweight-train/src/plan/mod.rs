@@ -23,7 +23,6 @@ use dyweight_solvers::solver_file::{Asked, MethodParams};
 use dyweight_solvers::spec::train::{finite_above, not_negative, positive};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use few_pairs::{recipe_of_few, require_squares};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What the noise of training pairs is for.
@@ -284,14 +283,25 @@ pub fn loss(spec: &TrainSpec, features: impl FnOnce(&str) -> Result<Arc<dyn Feat
 /// What training pairs begin with and show; texts that are `known` are not encoded again.
 pub fn inputs(spec: &TrainSpec, model: &dyn Model, known: Option<&Arc<Prompts>>) -> Result<Inputs> {
     let noise = Noise::Stream { seed: spec.seed.unwrap_or(0), purpose: TRAINING };
-    let (classes, class) = (model.classes(), spec.class.as_ref().map(ClassName::number).transpose()?);
-    Condition::classes(class).class_of_each(classes)?;
-    let prompts = |path: &PathBuf| Prompts::known_or_new(Prompts::lines(path)?, spec.negative.clone(), model, known);
-    let show = match &spec.prompts {
-        Some(path) => Show::Prompts(prompts(path)?),
-        None => Show::class(class),
-    };
-    Ok(Inputs { noise, shape: model.shape(), classes, show, guidance: spec.guidance })
+    let show = show(spec, model, known)?;
+    Ok(Inputs { noise, shape: model.shape(), classes: model.classes(), show, guidance: spec.guidance })
+}
+
+/// What samples and training pairs are asked to show; texts that are `known` are not encoded again.
+pub fn show(spec: &TrainSpec, model: &dyn Model, known: Option<&Arc<Prompts>>) -> Result<Show> {
+    match (&spec.prompts, &spec.class) {
+        (None, _) if spec.negative.is_some() => Err(Error::needs("negative", "prompts")),
+        (Some(_), Some(_)) => Err(Error::excluded("class", "prompts")),
+        (Some(path), None) => {
+            Prompts::known_or_new(Prompts::lines(path)?, spec.negative.clone(), model, known).map(Show::Prompts)
+        }
+        (None, Some(class)) if class.is_none() => Ok(Show::Anything),
+        (None, class) => {
+            let class = class.as_ref().map(ClassName::number).transpose()?;
+            Condition::classes(class).class_of_each(model.classes())?;
+            Ok(Show::class(class))
+        }
+    }
 }
 
 /// The noise file as pairs, iteration after iteration.

@@ -2,12 +2,13 @@
 
 mod against;
 
-use crate::args::{ModelOptions, also_config, check_batch, opened, unknown};
+use crate::args::{ModelOptions, also_config, check_batch, opened};
 use crate::spread::Spread;
 use crate::{machine, ui};
 use clap::{Args, ValueEnum};
 use dyweight::comm::Solo;
 use dyweight::denoiser::{Condition, Differentiable, Levels, Model};
+use dyweight::error::named;
 use dyweight::features::FeatureMap;
 use dyweight::models::clip::ClipFeatures;
 use dyweight::models::inception::{Inception, Resize};
@@ -306,11 +307,7 @@ fn gradient(model: &dyn Differentiable, x: &Tensor) -> Result<()> {
 }
 
 fn memory(args: &BenchArgs) -> Result<Memory> {
-    match args.memory.as_str() {
-        "keep" => Ok(Memory::Keep),
-        "recompute" => Ok(Memory::Recompute),
-        other => Err(unknown("memory policy", other, &["keep", "recompute"])),
-    }
+    named("memory policy", &args.memory, &[("keep", Memory::Keep), ("recompute", Memory::Recompute)])
 }
 
 /// Iterations of learning DyWeight's coefficients, as `train` makes them: teacher without, student with gradient.

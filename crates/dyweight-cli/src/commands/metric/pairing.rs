@@ -1,7 +1,6 @@
 //! Which prompt belongs to which image.
 
-use crate::args::unknown;
-use dyweight::error::shown;
+use dyweight::error::{named, shown};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -18,12 +17,7 @@ pub enum Pairing {
 
 impl Pairing {
     pub fn named(name: &str) -> Result<Self> {
-        match name {
-            "order" => Ok(Pairing::Order),
-            "cycle" => Ok(Pairing::Cycle),
-            "name" => Ok(Pairing::Name),
-            other => Err(unknown("pairing", other, &["order", "cycle", "name"])),
-        }
+        named("pairing", name, &[("order", Self::Order), ("cycle", Self::Cycle), ("name", Self::Name)])
     }
 
     /// The number of each image's prompt among `count`.

@@ -9,6 +9,7 @@ use dyweight::files::image::{Image, contact_sheet, is_image};
 use dyweight::files::{Lock, NamedPath, StoredTensor, TensorFile, atomic, keep_apart, keep_folders, read_file};
 use dyweight::models::Precision;
 use dyweight::report::labelled_sheet;
+use dyweight::sample::Show;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -334,6 +335,15 @@ fn first_prompt(setup: &Setup) -> serde_json::Value {
     }
 }
 
+/// A class by name and by number is one setting.
+fn class_asked(show: &Show) -> Option<String> {
+    match show {
+        Show::Class(class) => Some(class.to_string()),
+        Show::Anything => Some("none".into()),
+        _ => None,
+    }
+}
+
 /// Everything that decides the samples of seeds, as text.
 fn settings(args: &SampleArgs, setup: &Setup) -> String {
     let Setup { model, inputs, sampler, coefficients, .. } = setup;
@@ -341,7 +351,7 @@ fn settings(args: &SampleArgs, setup: &Setup) -> String {
         "model": model.name, "sha256": model.sha256, "solver": sampler.solver.label(), "options": args.draw.solver.given(),
         "coefficients": coefficients, "sigmas": sampler.sigmas(), "afs": sampler.afs,
         "denoise_to_zero": sampler.denoise_to_zero,
-        "class": args.draw.class, "guidance": args.draw.guidance, "rng": args.draw.rng, "latents": inputs.noise.fingerprint(),
+        "class": class_asked(&inputs.show), "guidance": inputs.guidance, "rng": args.draw.rng, "latents": inputs.noise.fingerprint(),
         "computed": model.settings,
     });
     if let Some(prompts) = inputs.show.prompts() {

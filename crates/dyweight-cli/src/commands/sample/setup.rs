@@ -37,7 +37,7 @@ impl Setup {
         let inputs = inputs::of(args, noise, &model)?;
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
         let calls = model.model.denoiser(&inputs.condition(0..1))?.info().calls;
-        let guidance = args.guidance.or(model.model.default_guidance());
+        let guidance = inputs.guidance.or(model.model.default_guidance());
         let asked = Asked { budget: args.budget.budget(), calls: Some(calls), guidance };
         let learned = learned.map(|learned| learned.at(asked)).transpose()?;
         let sampler = sampler(args, learned.as_ref(), &model, calls)?;
@@ -107,7 +107,7 @@ fn sampler(args: &DrawArgs, learned: Option<&Learned>, model: &LoadedModel, call
     require_method(args, &handcrafted.solver, usual)?;
     let sampler = spec.sampler(Who::Learned(learned), &on)?;
     let Some(file) = &learned.file else { return Ok(sampler) };
-    let found = misfits(file, (on.model, &on.identity), args.guidance, (sampler.afs, &sampler.grid));
+    let found = misfits(file, (on.model, &on.identity), args.asked.train.guidance, (sampler.afs, &sampler.grid));
     if let (true, Some(first)) = (args.strict, found.first()) {
         return Err(Error::conflict(format!("--strict: {first}"), "leave --strict out to sample all the same"));
     }

@@ -9,14 +9,14 @@ mod show;
 
 pub use options::TrainArgs;
 
-use crate::args::{class_of, opened};
+use crate::args::{on, opened};
 use crate::{files, ui};
 use dyweight::comm::Comm;
 use dyweight::files::NamedPath;
 use dyweight::models::ModelSpec;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
-use dyweight::train::{ClassName, TrainRun, run_each};
+use dyweight::train::{TrainRun, run_each};
 use dyweight::{Error, Result};
 use job::Job;
 use range::Range;
@@ -42,9 +42,7 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     }
     let spec = args.job.options.spec(&name, None)?;
     let model = opened(&ModelSpec { beta_table: args.schedule.beta_table.clone(), ..spec })?;
-    if let Some(class) = &mut args.spec.class {
-        *class = ClassName::Number(class_of(&class.to_string(), model.class_names(), &[])?);
-    }
+    args.spec = on(args.spec, &model)?;
     let make = |args: &TrainArgs, budget, out, prompts| Job::new(args, (&model, prompts), comm, budget, out);
     let range = range.map(|out| Range { out, make: &make, comm });
     let start = range.as_ref().map(|range| range.start(&args, &budgets)).transpose()?;
