@@ -152,11 +152,11 @@ def test_numbers_that_are_none_are_said_with_their_step():
     ("arguments", "says"),
     [
         ({"nfe": 4, "itres": 3}, "no option 'itres'; did you mean 'iters'"),
-        ({"nfe": 4, "lr": -1.0}, "lr = -1"),
+        ({"nfe": 4, "lr": -1.0}, "lr=-1"),
         ({"nfe": 4, "iters": "many"}, "many"),
         ({}, "how many network calls"),
         ({"nfe": 4, "teacher": "ipdnm"}, "did you mean 'ipndm'"),
-        ({"nfe": 4, "teacher_nfe": 9, "teacher_steps": 9}, "teacher-steps and teacher-nfe"),
+        ({"nfe": 4, "teacher_nfe": 9, "teacher_steps": 9}, "teacher_steps and teacher_nfe"),
         ({"nfe": 4, "prompts": "p.txt"}, "p.txt"),
     ],
 )

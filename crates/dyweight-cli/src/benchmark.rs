@@ -90,7 +90,7 @@ impl TrainSeedsArgs {
     /// The seeds; none if nothing was said.
     pub fn seeds(&self) -> Result<Vec<u64>> {
         let renamed = |error| match error {
-            Error::BadValue { value, expected, .. } => Error::BadValue { name: "train-seeds", value, expected },
+            Error::BadValue { value, expected, .. } => Error::bad_value("train-seeds", value, expected),
             other => other,
         };
         let parse = |text: &str| Seeds::parse(text).map(|seeds| seeds.iter().collect()).map_err(renamed);
@@ -103,8 +103,7 @@ pub fn check_count(seeds: &Seeds) -> Result<()> {
     if seeds.len() >= 2 {
         return Ok(());
     }
-    let expected = "an error bar needs at least two samples".into();
-    Err(Error::BadValue { name: "seeds", value: seeds.to_string(), expected })
+    Err(Error::bad_value("seeds", seeds, "an error bar needs at least two samples"))
 }
 
 /// This very command, to be repeated; without what changes nothing.

@@ -29,10 +29,10 @@ fn is_solver(path: &Path) -> bool {
 /// A solver may have taken hours to learn: nothing that is something else takes its place.
 pub fn spare_solvers(outputs: &[NamedPath<'_>]) -> Result<()> {
     match outputs.iter().find(|(_, path)| is_solver(path)) {
-        Some((flag, path)) => Err(Error::Conflict {
-            problem: format!("{flag} {} is a solver file, and would be replaced", shown(path)),
-            hint: "choose another name for the output".into(),
-        }),
+        Some((flag, path)) => Err(Error::conflict(
+            format!("{flag} {} is a solver file, and would be replaced", shown(path)),
+            "choose another name for the output",
+        )),
         None => Ok(()),
     }
 }
@@ -43,7 +43,7 @@ pub fn keep_finished(path: &Path, overwrite: bool, flag: &str) -> Result<()> {
         return Ok(());
     }
     let hint = format!("choose another {flag}, or --overwrite");
-    Err(Error::Conflict { problem: format!("{} is there already", shown(path)), hint })
+    Err(Error::conflict(format!("{} is there already", shown(path)), hint))
 }
 
 /// The solver file at a path.

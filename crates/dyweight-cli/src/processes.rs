@@ -27,10 +27,10 @@ pub fn join() -> Result<Arc<dyn Comm>> {
 pub fn join() -> Result<Arc<dyn Comm>> {
     let size = std::env::var("OMPI_COMM_WORLD_SIZE").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
     if size > 1 {
-        return Err(Error::Conflict {
-            problem: format!("{size} processes were started, but this dyweight works alone"),
-            hint: "build it with: cargo build --release -p dyweight-cli --features mpi".into(),
-        });
+        return Err(Error::conflict(
+            format!("{size} processes were started, but this dyweight works alone"),
+            "build it with: cargo build --release -p dyweight-cli --features mpi",
+        ));
     }
     Ok(Arc::new(Solo))
 }

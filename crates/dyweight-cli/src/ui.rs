@@ -108,19 +108,14 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
 
 /// Prints an error with its hint and gives the exit code.
 pub fn fail(error: &Error) -> u8 {
-    let hint = match error {
-        // A value from a file, or from within another option, cannot be changed by one of its own.
-        Error::BadValue { name, .. } => flags::remedy(name),
-        _ => error.hint(),
-    };
-    complain(&error.to_string(), hint.as_deref());
+    complain(&error.to_string(), error.hint().as_deref());
     exit_code(error)
 }
 
 /// Prints what went wrong, and what to try.
 pub fn complain(problem: &str, hint: Option<&str>) {
-    let hint = hint.map_or(String::new(), |hint| labelled("hint:", colour::CYAN, hint));
-    tell(&format!("{}{hint}", labelled("error:", colour::RED, problem)));
+    let hint = hint.map_or(String::new(), |hint| labelled("hint:", colour::CYAN, &flags::written(hint)));
+    tell(&format!("{}{hint}", labelled("error:", colour::RED, &flags::written(problem))));
 }
 
 /// How a process ends that failed so.
@@ -162,7 +157,7 @@ pub fn detail(line: impl FnOnce() -> String) {
 /// Prints a warning.
 pub fn warn(message: &str) {
     if !is_silent() {
-        tell(&labelled("warning:", colour::YELLOW, message));
+        tell(&labelled("warning:", colour::YELLOW, &flags::written(message)));
     }
 }
 
@@ -297,7 +292,7 @@ const MOST_THREADS_PER_CORE: usize = 4;
 
 /// Uses `threads` threads for everything that follows; if nothing is said, processes on the same cores share them.
 pub fn set_threads(threads: Option<usize>, comm: &dyn Comm) -> Result<()> {
-    let bad = |value: usize, expected: String| Error::BadValue { name: "threads", value: value.to_string(), expected };
+    let bad = |value: usize, expected: String| Error::bad_value("threads", value, expected);
     if let Some(threads) = threads.filter(|n| !(1..=1024).contains(n)) {
         return Err(bad(threads, "must lie between 1 and 1024".into()));
     }

@@ -1,9 +1,11 @@
 //! The one error type of the library.
 //!
 //! Variants are chosen by what the caller can do about them, and carry the names, numbers and paths a message
-//! needs. [`Error::is_users`] tells a wrong input (exit code 2 on the command line) from a run that failed
+//! needs. Options are called by their keys, in backquotes ([`crate::option`]). [`Error::is_users`] tells a wrong input (exit code 2 on the command line) from a run that failed
 //! (exit code 1); [`Error::hint`] says what to try.
 
+use crate::option;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// What is wrong with the bytes of a file: the reader that found it says it.
@@ -32,9 +34,9 @@ pub enum Error {
         known: Vec<String>,
     },
     /// A parameter outside what it may be.
-    #[error("{name} = {}: {expected}", printable(value))]
+    #[error("{}: {expected}", option::with(name, value))]
     BadValue {
-        /// The parameter, spelled like its key and flag (`order`, `sigma-min`).
+        /// The parameter, by its key (`order`, `sigma-min`).
         name: &'static str,
         /// The value as given.
         value: String,
@@ -172,6 +174,41 @@ pub enum Error {
 }
 
 impl Error {
+    /// An option's value that is out of its range.
+    pub fn bad_value(name: &'static str, value: impl ToString, expected: impl Into<String>) -> Self {
+        Error::BadValue { name, value: value.to_string(), expected: expected.into() }
+    }
+
+    /// A name that is none of those known.
+    pub fn unknown_name<K: ToString>(
+        kind: &'static str,
+        name: impl Into<String>,
+        known: impl IntoIterator<Item = K>,
+    ) -> Self {
+        Error::UnknownName { kind, name: name.into(), known: known.into_iter().map(|k| k.to_string()).collect() }
+    }
+
+    /// Options or inputs that do not go together.
+    pub fn conflict(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Conflict { problem: problem.into(), hint: hint.into() }
+    }
+
+    /// An option that does nothing, and why.
+    pub fn no_effect(option: &str, why: impl Display) -> Self {
+        Self::conflict(format!("`{option}` has no effect: {why}"), format!("leave `{option}` out"))
+    }
+
+    /// An option that does nothing without another: a key, or a key and its value, as in `loss = huber`.
+    pub fn needs(option: &str, other: impl Display) -> Self {
+        let problem = format!("`{option}` has no effect without `{other}`");
+        Self::conflict(problem, format!("add `{other}`, or leave `{option}` out"))
+    }
+
+    /// An option that does nothing beside another.
+    pub fn excluded(option: &str, by: impl Display) -> Self {
+        Self::conflict(format!("`{option}` has no effect with `{by}`"), "leave one of them out")
+    }
+
     /// Names the action and file of a failed system call.
     pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
         Error::Io { action, path: path.to_owned(), source }
@@ -223,7 +260,6 @@ impl Error {
             }
             Error::Conflict { hint, .. } => Some(hint.clone()),
             Error::Malformed { problem, .. } => problem.hint(),
-            Error::BadValue { name, .. } => Some(format!("change --{name}, or the key '{name}' of the configuration")),
             Error::GridNotDecreasing { .. } => Some("list noise levels from the largest to the smallest".into()),
             Error::Shape { .. } => {
                 Some("the parts do not belong together: check the file and the options that name it".into())
@@ -233,11 +269,15 @@ impl Error {
                 Some("try more steps, another solver, or levels inside the model's range".into())
             }
             Error::DecodingLost { .. } => {
-                Some("try weaker guidance or more steps; --latent-out keeps what was to be decoded".into())
+                Some("try weaker guidance or more steps; `latent-out` keeps what was to be decoded".into())
             }
-            Error::TrainingLost { .. } => Some("try a lower --lr, another --init, or do without --plain".into()),
+            Error::TrainingLost { .. } => Some("try a lower `lr`, another `init`, or do without `plain = true`".into()),
             Error::Io { source, .. } => io_hint(source.kind()).map(String::from),
-            Error::NoSuchBudget { .. } | Error::NotConverged { .. } | Error::Foreign { .. } | Error::Cancelled => None,
+            Error::BadValue { .. }
+            | Error::NoSuchBudget { .. }
+            | Error::NotConverged { .. }
+            | Error::Foreign { .. }
+            | Error::Cancelled => None,
         }
     }
 }
@@ -259,6 +299,12 @@ fn io_hint(kind: std::io::ErrorKind) -> Option<&'static str> {
         ErrorKind::NotADirectory => Some("a part of the path is a file, not a directory"),
         _ => None,
     }
+}
+
+/// What a name stands for.
+pub fn named<T: Copy>(kind: &'static str, name: &str, known: &[(&str, T)]) -> Result<T> {
+    let found = known.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+    found.ok_or_else(|| Error::unknown_name(kind, name, known.iter().map(|(n, _)| n)))
 }
 
 /// The known name within two edits of what was typed, if any.

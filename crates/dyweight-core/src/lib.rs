@@ -25,6 +25,7 @@ pub mod features;
 pub mod json;
 pub mod mixture;
 pub mod noise;
+pub mod option;
 pub mod sample;
 pub mod schedule;
 pub mod solver;

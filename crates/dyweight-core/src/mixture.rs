@@ -37,7 +37,7 @@ pub struct Mixture {
 impl Mixture {
     /// Components as (mean, standard deviation, weight); weights need not sum to one.
     pub fn new(components: Vec<(Vec<f64>, f64, f64)>) -> Result<Self> {
-        let bad = |value: String, expected: &str| Error::BadValue { name: "mixture", value, expected: expected.into() };
+        let bad = |value: String, expected: &str| Error::bad_value("mixture", value, expected);
         let Some((first, ..)) = components.first() else {
             return Err(bad("no component".into(), "at least one is needed"));
         };

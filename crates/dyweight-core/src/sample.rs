@@ -197,14 +197,14 @@ impl Denoiser for Free {
 fn check_ends(prediction: Prediction, plan: &Plan<'_>) -> Result<()> {
     let (first, last) = (plan.times[0].value(), plan.times[plan.times.len() - 1].value());
     if prediction == Prediction::Velocity && first > 1.0 {
-        let expected = "a velocity model's levels run from 1 to 0".into();
-        return Err(Error::BadValue { name: "sigma-max", value: crate::error::number(first), expected });
+        let expected = "a velocity model's levels run from 1 to 0";
+        return Err(Error::bad_value("sigma-max", crate::error::number(first), expected));
     }
     if plan.denoise_to_zero && last == 0.0 {
-        return Err(Error::Conflict {
-            problem: "denoise-to-zero on a grid that already ends at sigma 0".into(),
-            hint: "leave --denoise-to-zero out, or end the grid above 0".into(),
-        });
+        return Err(Error::conflict(
+            "denoise-to-zero on a grid that already ends at sigma 0",
+            "leave `denoise-to-zero` out, or end the grid above 0",
+        ));
     }
     Ok(())
 }

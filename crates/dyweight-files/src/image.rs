@@ -204,7 +204,7 @@ pub fn contact_sheet(images: &[Image], columns: usize, padding: u8) -> Result<Im
     let padding = usize::from(padding);
     let Some(first) = images.first().filter(|_| columns > 0) else {
         let value = format!("{} images in {columns} columns", images.len());
-        return Err(Error::BadValue { name: "columns", value, expected: "at least one image and one column".into() });
+        return Err(Error::bad_value("columns", value, "at least one image and one column"));
     };
     if let Some(odd) = images.iter().find(|i| (i.width, i.height) != (first.width, first.height)) {
         let (expected, found) = (vec![first.height, first.width], vec![odd.height, odd.width]);

@@ -97,10 +97,10 @@ fn require_same(path: &Path, found: &Value, wanted: &Value) -> Result<()> {
     // What another version wrote differs in many places: the version says why.
     let version = difference("version", &found["version"], &wanted["version"]);
     let Some((place, old, new)) = version.or_else(|| difference("", found, wanted)) else { return Ok(()) };
-    Err(Error::Conflict {
-        problem: format!("{} was made with {place} = {old}, not {new}", path.display()),
-        hint: "give the options it was made with, choose another output directory, or delete the old one".into(),
-    })
+    Err(Error::conflict(
+        format!("{} was made with {place} = {old}, not {new}", path.display()),
+        "give the options it was made with, choose another output directory, or delete the old one",
+    ))
 }
 
 fn difference(place: &str, a: &Value, b: &Value) -> Option<(String, String, String)> {

@@ -63,10 +63,10 @@ fn taken(file: &mut File, output: &Path) -> Error {
     let mut holder = String::new();
     let _ = file.take(20).read_to_string(&mut holder);
     let holder = if holder.is_empty() { "another process".into() } else { format!("process {holder}") };
-    Error::Conflict {
-        problem: format!("{} is being written by {holder}", shown(output)),
-        hint: "wait until it has finished, stop it, or choose another output".into(),
-    }
+    Error::conflict(
+        format!("{} is being written by {holder}", shown(output)),
+        "wait until it has finished, stop it, or choose another output",
+    )
 }
 
 /// True if `path` is still the name of `file`.

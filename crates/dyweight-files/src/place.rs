@@ -80,17 +80,17 @@ pub(crate) fn beside(file: &Path, ending: &str) -> PathBuf {
 pub fn keep_apart(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result<()> {
     for (at, (output, path)) in outputs.iter().enumerate() {
         if *path == Path::new("-") {
-            return Err(Error::Conflict {
-                problem: format!("{output} - is not a file; nothing but a result's summary goes to standard output"),
-                hint: "give a name; a file called - is ./-".into(),
-            });
+            return Err(Error::conflict(
+                format!("{output} - is not a file; nothing but a result's summary goes to standard output"),
+                "give a name; a file called - is ./-",
+            ));
         }
         let in_the_way = inputs.iter().filter(|(_, input)| input.is_file()).chain(&outputs[..at]);
         if let Some((other, _)) = in_the_way.into_iter().find(|(_, other)| is_same_file(path, other)) {
-            return Err(Error::Conflict {
-                problem: format!("{output} {} is the same file as {other}, and would replace it", shown(path)),
-                hint: "choose another name for the output".into(),
-            });
+            return Err(Error::conflict(
+                format!("{output} {} is the same file as {other}, and would replace it", shown(path)),
+                "choose another name for the output",
+            ));
         }
     }
     Ok(())
@@ -103,14 +103,14 @@ pub fn keep_folders(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Resu
         let Ok(place) = fs::canonicalize(parent(path)) else { continue };
         let holds = |folder: &Path| folder.is_dir() && fs::canonicalize(folder).is_ok_and(|it| place.starts_with(it));
         if let Some((input, folder)) = inputs.iter().find(|(_, input)| holds(input)) {
-            return Err(Error::Conflict {
-                problem: format!(
+            return Err(Error::conflict(
+                format!(
                     "{output} {} is a file in the folder of {input}, {}, and would be replaced",
                     shown(path),
                     shown(folder)
                 ),
-                hint: "choose another name for the output".into(),
-            });
+                "choose another name for the output",
+            ));
         }
     }
     Ok(())
@@ -163,13 +163,13 @@ mod tests {
         fs::write(at.join("in"), "x").unwrap();
         let (input, one, two) = (at.join("in"), at.join("one"), at.join("sub/../one"));
         let message =
-            |outputs: &[NamedPath<'_>]| keep_apart(outputs, &[("--model", &input)]).map_err(|e| e.to_string());
-        assert!(message(&[("--out", &one)]).is_ok());
-        assert!(message(&[("--out", &input)]).unwrap_err().contains("is the same file as --model"));
-        assert!(message(&[("--out", &one), ("--trace", &two)]).unwrap_err().contains("is the same file as --out"));
-        assert!(message(&[("--out", Path::new("-"))]).unwrap_err().contains("--out -"));
+            |outputs: &[NamedPath<'_>]| keep_apart(outputs, &[("`model`", &input)]).map_err(|e| e.to_string());
+        assert!(message(&[("`out`", &one)]).is_ok());
+        assert!(message(&[("`out`", &input)]).unwrap_err().contains("is the same file as `model`"));
+        assert!(message(&[("`out`", &one), ("`trace`", &two)]).unwrap_err().contains("is the same file as `out`"));
+        assert!(message(&[("`out`", Path::new("-"))]).unwrap_err().contains("`out` -"));
         // A built-in name is no file.
-        assert!(keep_apart(&[("--out", Path::new("mixture"))], &[("--model", Path::new("mixture"))]).is_ok());
+        assert!(keep_apart(&[("`out`", Path::new("mixture"))], &[("`model`", Path::new("mixture"))]).is_ok());
         fs::remove_dir_all(at).unwrap();
     }
 
@@ -183,7 +183,7 @@ mod tests {
         symlink("../../stored", at.join("model/unet/weights")).unwrap();
         symlink("model", at.join("link")).unwrap();
         let allowed = |name: &str, folder: &str| {
-            keep_folders(&[("--out", &at.join(name))], &[("--model", &at.join(folder))]).is_ok()
+            keep_folders(&[("`out`", &at.join(name))], &[("`model`", &at.join(folder))]).is_ok()
         };
         for folder in ["model", "link", "sub/../model"] {
             for name in ["model/index", "link/index", "model/unet/weights", "link/unet/../unet/weights"] {

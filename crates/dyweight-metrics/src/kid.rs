@@ -25,8 +25,8 @@ pub fn kid(x: &Features, y: &Features) -> Result<Estimate> {
     x.require_like(y)?;
     for set in [x, y] {
         if set.len() < 3 {
-            let expected = "the kernel distance needs three images or more on each side".into();
-            return Err(Error::BadValue { name: "num", value: set.len().to_string(), expected });
+            let expected = "the kernel distance needs three images or more on each side";
+            return Err(Error::bad_value("num", set.len(), expected));
         }
     }
     let (xx, yy) = (within(x), within(y));

@@ -22,6 +22,5 @@ pub(crate) fn require_known(name: &str) -> Result<()> {
     if name == BUILT_IN_REFERENCE || Path::new(name).exists() {
         return Ok(());
     }
-    let known = [BUILT_IN_REFERENCE, "an .npz file"].map(String::from).to_vec();
-    Err(Error::UnknownName { kind: "reference", name: name.into(), known })
+    Err(Error::unknown_name("reference", name, [BUILT_IN_REFERENCE, "an .npz file"]))
 }

@@ -55,7 +55,7 @@ fn inside(real: &Features, samples: &Features) -> Result<(Vec<bool>, Vec<bool>)>
     for set in [real, samples] {
         if set.len() <= NEIGHBOURS {
             let expected = format!("{NEIGHBOURS} neighbours need more than {NEIGHBOURS} images on each side");
-            return Err(Error::BadValue { name: "num", value: set.len().to_string(), expected });
+            return Err(Error::bad_value("num", set.len(), expected));
         }
     }
     let (real, samples) = (PointSet::new(real), PointSet::new(samples));

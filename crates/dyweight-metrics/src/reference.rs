@@ -24,10 +24,10 @@ pub fn reference(model: &LoadedModel, name: Option<&str>, features: &FeatureSpec
     let statistics = statistics(name, map.name())?;
     let own = Origin { features: Some(map.name().into()), weights: Some(map.sha256().into()), ..Origin::default() };
     if let Some(problem) = statistics.source.conflict(&own) {
-        return Err(Error::Conflict {
-            problem: format!("the reference '{name}' cannot be used here: {problem}"),
-            hint: "make statistics with the same features: dyweight metric stats".into(),
-        });
+        return Err(Error::conflict(
+            format!("the reference '{name}' cannot be used here: {problem}"),
+            "make statistics with the same features",
+        ));
     }
     if statistics.mu.len() != map.dims() {
         let what = format!("features of the reference '{name}'");

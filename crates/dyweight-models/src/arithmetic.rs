@@ -1,6 +1,6 @@
 //! How networks of latent diffusion are computed: what may be chosen between speed and exactness.
 
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::{Error, Result, named};
 use dyweight_nn::{ConvAlgo, Precision};
 
 /// How convolutions and linear layers are computed.
@@ -20,12 +20,7 @@ impl From<ConvAlgo> for Arithmetic {
 
 /// A precision by name.
 pub fn precision(name: &str) -> Result<Precision> {
-    let known = Precision::NAMES;
-    known.iter().find(|(n, _)| *n == name).map(|(_, precision)| *precision).ok_or_else(|| Error::UnknownName {
-        kind: "precision",
-        name: name.into(),
-        known: known.iter().map(|(n, _)| n.to_string()).collect(),
-    })
+    named("precision", name, &Precision::NAMES)
 }
 
 /// An error unless the instructions in use have the precision: without them it would be slower than f32, and no more
@@ -35,13 +30,13 @@ pub(crate) fn require_available(precision: Precision) -> Result<()> {
         return Ok(());
     }
     let (name, instructions) = (precision.name(), crate::instruction_set());
-    Err(Error::Conflict {
-        problem: format!(
-            "--precision {name} needs a processor that multiplies {name} (avx512_bf16 among its flags), and the instructions in \
+    Err(Error::conflict(
+        format!(
+            "`precision = {name}` needs a processor that multiplies {name} (avx512_bf16 among its flags), and the instructions in \
              use here ({instructions}) do not"
         ),
-        hint: "leave --precision out: f32 runs everywhere, and is more exact".into(),
-    })
+        "leave `precision` out: f32 runs everywhere, and is more exact",
+    ))
 }
 
 /// An error if a precision is asked of a model that has no use for it.
@@ -49,9 +44,8 @@ pub(crate) fn refuse_unused(precision: Precision, model: &str) -> Result<()> {
     if precision == Precision::default() {
         return Ok(());
     }
-    Err(Error::Conflict {
-        problem: format!("nothing of '{model}' is computed in {}", precision.name()),
-        hint: "leave --precision out; what has layers over tokens takes it: FLUX, T5, U-Nets of latent diffusion"
-            .into(),
-    })
+    Err(Error::conflict(
+        format!("nothing of '{model}' is computed in {}", precision.name()),
+        "leave `precision` out; what has layers over tokens takes it: FLUX, T5, U-Nets of latent diffusion",
+    ))
 }

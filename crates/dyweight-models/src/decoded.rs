@@ -25,9 +25,8 @@ impl DecodedFeatures {
     }
 
     fn decoder(&self) -> Result<&dyn Decoder> {
-        self.model.decoder().ok_or_else(|| Error::Conflict {
-            problem: "this model's samples are not decoded".into(),
-            hint: "use features of the samples themselves".into(),
+        self.model.decoder().ok_or_else(|| {
+            Error::conflict("this model's samples are not decoded", "use features of the samples themselves")
         })
     }
 }

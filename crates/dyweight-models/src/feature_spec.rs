@@ -5,6 +5,7 @@ use crate::features::FashionFeatures;
 use crate::inception::{Inception, Resize};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
+use dyweight_core::option;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,9 +56,11 @@ impl FeatureSpec {
 
     fn inception(&self, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
         let resize = self.resize.as_deref().map(Resize::named).transpose()?.unwrap_or_default();
-        let path = self.inception.as_ref().ok_or_else(|| Error::Conflict {
-            problem: "features of Inception-v3 need its weights".into(),
-            hint: "give them with --inception FILE; docs/inception.md says where they are to be had".into(),
+        let path = self.inception.as_ref().ok_or_else(|| {
+            Error::conflict(
+                "features of Inception-v3 need its weights",
+                "give them with `inception`; docs/inception.md says where they are to be had",
+            )
         })?;
         Ok(Arc::new(Inception::open(path, shape, resize)?))
     }
@@ -65,13 +68,7 @@ impl FeatureSpec {
     /// An option that would change nothing is a misunderstanding.
     fn refuse_inception_options(&self) -> Result<()> {
         let given = [("inception", self.inception.is_some()), ("resize", self.resize.is_some())];
-        match given.iter().find(|(_, given)| *given) {
-            None => Ok(()),
-            Some((name, _)) => Err(Error::Conflict {
-                problem: format!("--{name} is for features of Inception-v3, not of the embedded networks"),
-                hint: format!("leave --{name} out, or ask for inception"),
-            }),
-        }
+        option::refuse(&given, |name| Error::needs(name, "features = inception"))
     }
 }
 
@@ -80,10 +77,7 @@ fn embedded(name: &str) -> Result<Arc<dyn FeatureMap>> {
     match name {
         FASHION => Ok(Arc::new(FashionFeatures::embedded()?)),
         JUDGE => Ok(Arc::new(FashionJudge::embedded()?)),
-        other => {
-            let known = [FASHION, JUDGE, "inception"].map(String::from).to_vec();
-            Err(Error::UnknownName { kind: "feature network", name: other.into(), known })
-        }
+        other => Err(Error::unknown_name("feature network", other, [FASHION, JUDGE, "inception"])),
     }
 }
 
@@ -92,10 +86,10 @@ fn fitting(map: Arc<dyn FeatureMap>, shape: [usize; 3]) -> Result<Arc<dyn Featur
         return Ok(map);
     }
     let [c, h, w] = shape;
-    Err(Error::Conflict {
-        problem: format!("the embedded feature networks take 1x28x28 images, not {c}x{h}x{w}"),
-        hint: "use features of Inception-v3 (weights with --inception), or do without features".into(),
-    })
+    Err(Error::conflict(
+        format!("the embedded feature networks take 1x28x28 images, not {c}x{h}x{w}"),
+        "use features of Inception-v3 (weights with `inception`), or do without features",
+    ))
 }
 
 #[cfg(test)]
@@ -109,11 +103,11 @@ mod tests {
     #[test]
     fn what_is_missing_or_of_no_use_is_said() {
         let named = |name: &str| FeatureSpec { features: Some(name.into()), ..Default::default() };
-        assert!(hint(named("inception"), [3, 32, 32]).contains("--inception FILE"));
+        assert!(hint(named("inception"), [3, 32, 32]).contains("`inception`"));
         assert!(hint(named("inceptoin"), [3, 32, 32]).contains("did you mean 'inception'"));
-        assert!(hint(FeatureSpec::default(), [3, 32, 32]).contains("--inception"));
+        assert!(hint(FeatureSpec::default(), [3, 32, 32]).contains("`inception`"));
         let ruled = |name: &str, rule: &str| FeatureSpec { resize: Some(rule.into()), ..named(name) };
-        assert!(hint(ruled("fashion", "edm"), [1, 28, 28]).contains("leave --resize out"));
+        assert!(hint(ruled("fashion", "edm"), [1, 28, 28]).contains("leave `resize` out"));
         assert!(hint(ruled("inception", "pytorchfid"), [1, 28, 28]).contains("did you mean 'pytorch-fid'"));
         assert!(named("fashion").build([1, 28, 28]).is_ok());
     }

@@ -13,6 +13,7 @@ use crate::weights::TensorSet;
 use dyweight_core::denoiser::{Model, ModelIdentity, SharedModel};
 use dyweight_core::error::{Error, Result, shown};
 use dyweight_core::mixture::Mixture;
+use dyweight_core::option;
 use dyweight_files::{Fingerprint, Format, SharedBytes, TensorFile, read_data, sniff};
 use dyweight_nn::{ConvAlgo, Precision};
 use serde_json::json;
@@ -108,7 +109,7 @@ pub enum AnyModel {
 }
 
 /// Built-in models with a line each.
-pub const BUILT_IN: &[(&str, &str)] = &[
+pub const BUILT_IN: [(&str, &str); 3] = [
     ("fashion", "28x28 grey images of clothes in 10 classes, a network of 2.0 million weights"),
     ("mixture", "a two-armed spiral of 32 Gaussians in the plane, with its exact denoiser"),
     ("mixture-flow", "the same data as a flow with its exact velocity"),
@@ -162,14 +163,10 @@ impl ModelSpec {
         self.conv()?;
         self.precision()?;
         if let (Some(config), true) = (&self.config, self.is_built_in()) {
-            return Err(Error::Conflict {
-                problem: format!(
-                    "'{}' is built in and has its configuration, not that of {}",
-                    self.model,
-                    shown(config)
-                ),
-                hint: "leave the configuration out, or name a file of weights".into(),
-            });
+            return Err(Error::conflict(
+                format!("'{}' is built in and has its configuration, not that of {}", self.model, shown(config)),
+                "leave the configuration out, or name a file of weights",
+            ));
         }
         match self.model.as_str() {
             "mixture" => return self.of_mixture(Mixture::spiral()),
@@ -199,8 +196,7 @@ impl ModelSpec {
             return Err(problem);
         }
         if !path.exists() {
-            let known = BUILT_IN.iter().map(|(name, _)| name.to_string()).collect();
-            return Err(Error::UnknownName { kind: "model or file", name: self.model.clone(), known });
+            return Err(Error::unknown_name("model or file", self.model.clone(), BUILT_IN.map(|(name, _)| name)));
         }
         if path.is_dir() {
             return self.of_bundle(&Bundle::of_folder(path)?);
@@ -254,10 +250,7 @@ impl ModelSpec {
             return Ok((AnyModel::Flow(Box::new(model)), sha256));
         }
         if self.text_tokens.is_some() {
-            return Err(Error::Conflict {
-                problem: format!("text-tokens is for FLUX, which '{}' is not", self.model),
-                hint: "leave --text-tokens out".into(),
-            });
+            return Err(Error::no_effect("text-tokens", format!("'{}' is no FLUX model", self.model)));
         }
         let (model, sha256) = LatentModel::open(bundle, &self.settings()?)?;
         Ok((AnyModel::Latent(Box::new(model)), sha256))
@@ -300,22 +293,18 @@ impl ModelSpec {
             ("tokenizer", self.tokenizer.is_some()),
             ("text-tokens", self.text_tokens.is_some()),
         ];
-        match given.iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => Err(Error::Conflict {
-                problem: format!("{option} is for latent diffusion models, which '{}' is not", self.model),
-                hint: format!("leave --{option} out"),
-            }),
-            None => Ok(()),
-        }
+        option::refuse(&given, |option| {
+            Error::no_effect(option, format!("'{}' is no latent diffusion model", self.model))
+        })
     }
 
     fn of_mixture(&self, mixture: Mixture) -> Result<(AnyModel, String)> {
         self.refuse_latent_options()?;
         if let Some(config) = &self.config {
-            return Err(Error::Conflict {
-                problem: format!("'{}' is a mixture, which takes no configuration, not {}", self.model, shown(config)),
-                hint: "leave the configuration out, or name a file of weights".into(),
-            });
+            return Err(Error::conflict(
+                format!("'{}' is a mixture, which takes no configuration, not {}", self.model, shown(config)),
+                "leave the configuration out, or name a file of weights",
+            ));
         }
         let mixture = match self.shape {
             Some(shape) => mixture.shaped(shape)?,
@@ -360,7 +349,7 @@ fn architecture(name: &str) -> Result<Config> {
     published(name).map_err(|error| match error {
         Error::UnknownName { kind, name, mut known } => {
             known.extend(latent::RANDOM.iter().map(|(name, _)| name.to_string()));
-            Error::UnknownName { kind, name, known }
+            Error::unknown_name(kind, name, known)
         }
         other => other,
     })
@@ -370,13 +359,16 @@ fn architecture(name: &str) -> Result<Config> {
 fn no_model_file(path: &Path) -> Option<Error> {
     let (name, is_file_name) = (shown(path), path.components().count() > 1 || path.extension().is_some());
     let (problem, hint) = if name.contains("://") {
-        (format!("'{name}' is an address"), "download the file, and name it with --model")
+        (format!("'{name}' is an address"), "download the file, and name it with `model`".into())
     } else if !path.exists() && is_file_name {
-        (format!("there is no file '{name}'"), "check the spelling; 'dyweight list models' shows the built-in ones")
+        (
+            format!("there is no file '{name}'"),
+            format!("check the spelling; built in are {}", BUILT_IN.map(|(name, _)| name).join(", ")),
+        )
     } else {
         return None;
     };
-    Some(Error::Conflict { problem, hint: hint.into() })
+    Some(Error::conflict(problem, hint))
 }
 
 /// Networks others have published that cannot be run: the start of their tensors' names, and what they are.
@@ -386,9 +378,8 @@ const FOREIGN: &[(&str, &str)] = &[("model.diffusion_model.joint_blocks.", "a St
 pub(crate) fn refuse_foreign(path: &Path, file: &TensorFile) -> Result<()> {
     let starts = |start: &str| file.tensors.keys().any(|name| name.starts_with(start));
     let Some((_, what)) = FOREIGN.iter().find(|(start, _)| starts(start)) else { return Ok(()) };
-    Err(Error::Conflict {
-        problem: format!("'{}' is {what}, which cannot be run", shown(path)),
-        hint: "networks of EDM, Stable Diffusion 1.x and FLUX can be; its learned coefficients can be read all the same ('dyweight list presets')"
-            .into(),
-    })
+    Err(Error::conflict(
+        format!("'{}' is {what}, which cannot be run", shown(path)),
+        "networks of EDM, Stable Diffusion 1.x and FLUX can be; its learned coefficients are read as presets",
+    ))
 }

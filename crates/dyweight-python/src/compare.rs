@@ -94,8 +94,7 @@ fn compared(
     let request: Request = serde_json::from_str(request).map_err(|e| unread("compare", &e))?;
     let seeds = Seeds::parse(&request.seeds)?;
     if seeds.len() < 2 {
-        let expected = "an error bar needs at least two samples".into();
-        return Err(Error::BadValue { name: "seeds", value: seeds.to_string(), expected });
+        return Err(Error::bad_value("seeds", seeds, "an error bar needs at least two samples"));
     }
     let subject = Subject {
         show: Show::class(request.condition),

@@ -1,6 +1,7 @@
 //! Failures as Python's exceptions: what Python raised comes back as itself, with a note of where it happened.
 
 use dyweight_core::error::Error;
+use dyweight_core::option;
 use pyo3::exceptions::{PyFloatingPointError, PyRuntimeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use std::ffi::CString;
@@ -40,32 +41,29 @@ pub fn raised(py: Python<'_>, error: Error, place: Option<String>) -> PyErr {
 pub fn warn(py: Python<'_>, warnings: &[String]) -> PyResult<()> {
     let category = py.get_type::<PyUserWarning>();
     warnings.iter().try_for_each(|text| {
-        let text = CString::new(as_arguments(text)).unwrap_or_default();
+        let text = CString::new(written(text)).unwrap_or_default();
         PyErr::warn(py, &category, &text, 2)
     })
 }
 
-/// A failure in words, with what to try; options are called what they are called in Python.
+/// A failure in words, with what to try.
 fn message(error: &Error) -> String {
     let hint = error.hint().map_or(String::new(), |hint| format!("\nhint: {hint}"));
-    as_arguments(&format!("{error}{hint}"))
+    written(&format!("{error}{hint}"))
 }
 
-/// Options that are switches.
-const SWITCHES: [&str; 2] = ["resume", "overwrite"];
-
-/// `--teacher-nfe` is `teacher_nfe` here, and `--resume` is `resume=True`.
-fn as_arguments(text: &str) -> String {
-    let mut parts = text.split("--");
-    let mut out = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        let end = part.find(|c: char| !(c.is_ascii_lowercase() || c == '-')).unwrap_or(part.len());
-        let (name, rest) = part.split_at(end);
-        out += &name.replace('-', "_");
-        out += if SWITCHES.contains(&name) { "=True" } else { "" };
-        out += rest;
-    }
-    out
+/// The library's text with options as Python's arguments: `teacher_nfe=20`, `optimiser='newton'`.
+fn written(text: &str) -> String {
+    option::written(text, |key, value| {
+        let key = key.replace('-', "_");
+        match value {
+            None => key,
+            Some("true") => format!("{key}=True"),
+            Some("false") => format!("{key}=False"),
+            Some(value) if value.parse::<f64>().is_ok() || value.starts_with('[') => format!("{key}={value}"),
+            Some(value) => format!("{key}='{value}'"),
+        }
+    })
 }
 
 /// Adds a note to an exception. Python 3.10 does not show notes, but keeps them.

@@ -84,10 +84,7 @@ impl Optimiser {
 }
 
 fn no_state() -> Error {
-    Error::Conflict {
-        problem: "the kept state of training has another number of parameters".into(),
-        hint: "remove it, or choose another cache".into(),
-    }
+    Error::conflict("the kept state of training has another number of parameters", "remove it, or choose another cache")
 }
 
 /// Solves of one pair that a run of so many parameters makes at most.

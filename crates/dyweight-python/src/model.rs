@@ -233,5 +233,5 @@ pub fn predict<'py>(
 
 /// An error unless the options name something else than is there.
 pub fn unread(what: &'static str, error: &serde_json::Error) -> Error {
-    Error::BadValue { name: what, value: "options".into(), expected: error.to_string() }
+    Error::bad_value(what, "options", error.to_string())
 }

@@ -126,10 +126,10 @@ impl Request {
 }
 
 fn no_budget() -> Error {
-    Error::Conflict {
-        problem: "how many steps?".into(),
-        hint: "give a learned solver, or the name of a method with nfe (network calls) or steps (intervals)".into(),
-    }
+    Error::conflict(
+        "how many steps?",
+        "give a learned solver, or the name of a method with nfe (network calls) or steps (intervals)",
+    )
 }
 
 /// Unit noise of seeds, as the command draws it.

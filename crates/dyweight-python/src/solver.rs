@@ -21,7 +21,7 @@ pub fn parsed(text: &str) -> Result<SolverFile> {
 pub fn single(file: SolverFile) -> Result<SolverFile> {
     let Some((least, most)) = file.served() else { return Ok(file) };
     let problem = format!("the solver serves every budget from {least} to {most} network calls");
-    Err(Error::Conflict { problem, hint: "choose one with solver.at(nfe)".into() })
+    Err(Error::conflict(problem, "choose one with solver.at(nfe)"))
 }
 
 fn text(file: &SolverFile) -> String {

@@ -60,10 +60,10 @@ impl Request {
         match (self.nfe, self.steps) {
             (Some(nfe), None) => Ok(Budget::Nfe(nfe)),
             (None, Some(steps)) => Ok(Budget::Steps(steps)),
-            _ => Err(Error::Conflict {
-                problem: "how many network calls?".into(),
-                hint: "give either nfe (network calls) or steps (intervals of the grid)".into(),
-            }),
+            _ => Err(Error::conflict(
+                "how many network calls?",
+                "give either nfe (network calls) or steps (intervals of the grid)",
+            )),
         }
     }
 
@@ -76,10 +76,8 @@ impl Request {
         let shared: Arc<dyn Model> = model.clone();
         let loss = training_loss(&spec, &shared)?;
         let seconds = |seconds| {
-            let bad = |e: std::time::TryFromFloatSecsError| Error::BadValue {
-                name: "snapshot-seconds",
-                value: format!("{seconds}"),
-                expected: e.to_string(),
+            let bad = |e: std::time::TryFromFloatSecsError| {
+                Error::bad_value("snapshot-seconds", format!("{seconds}"), e.to_string())
             };
             Duration::try_from_secs_f64(seconds).map_err(bad)
         };

@@ -254,8 +254,7 @@ impl Canvas {
     /// As the bytes of a PNG file, `scale` device pixels to a canvas pixel.
     pub fn to_png(&self, scale: f64) -> Result<Vec<u8>> {
         if !(0.1..=4.0).contains(&scale) {
-            let expected = "between 0.1 and 4".into();
-            return Err(Error::BadValue { name: "scale", value: scale.to_string(), expected });
+            return Err(Error::bad_value("scale", scale, "between 0.1 and 4"));
         }
         Ok(raster::render(self, scale))
     }

@@ -71,7 +71,7 @@ impl Figure {
         let height = head + rows as f64 * h + foot;
         if !(w > 0.0 && h > 0.0 && width <= Canvas::MAX_SIDE && height <= Canvas::MAX_SIDE) {
             let value = format!("{width} x {height}");
-            return Err(Error::BadValue { name: "figure", value, expected: "sides of 1 to 4096".into() });
+            return Err(Error::bad_value("figure", value, "sides of 1 to 4096"));
         }
         let mut canvas = Canvas::new(width, height);
         let bold = TextStyle { bold: true, ..text(LABEL + 1.0, Align::Middle) };

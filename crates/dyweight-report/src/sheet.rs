@@ -14,8 +14,8 @@ const LINE: f64 = 15.0;
 /// sheet would be too large.
 pub fn labelled_sheet(images: &[(Image, String)], columns: usize, factor: usize) -> Result<Option<Canvas>> {
     let Some((first, _)) = images.first().filter(|_| columns > 0) else {
-        let expected = "at least one image and one column".into();
-        return Err(Error::BadValue { name: "columns", value: format!("{columns} for {}", images.len()), expected });
+        let expected = "at least one image and one column";
+        return Err(Error::bad_value("columns", format!("{columns} for {}", images.len()), expected));
     };
     let columns = columns.min(images.len());
     let (w, h) = ((first.width() * factor) as f64, (first.height() * factor) as f64);

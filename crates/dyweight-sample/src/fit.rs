@@ -11,10 +11,10 @@ pub fn require_prediction(file: &SolverFile, model: &dyn Model, identity: &Model
         return Ok(());
     }
     let (learned_for, name) = (&file.model.name, &identity.name);
-    Err(Error::Conflict {
-        problem: format!("the solver was learned for '{learned_for}', which predicts another quantity than '{name}'"),
-        hint: "coefficients of flows work on flows alone, those of denoisers on denoisers: leave --weights out".into(),
-    })
+    Err(Error::conflict(
+        format!("the solver was learned for '{learned_for}', which predicts another quantity than '{name}'"),
+        "coefficients of flows work on flows alone, those of denoisers on denoisers: leave `weights` out",
+    ))
 }
 
 /// In what a run differs from the one a solver was learned for: the model, the guidance, the grid. Unusual values are

@@ -24,8 +24,7 @@ impl Prompts {
     /// Encodes texts, and the one guidance leads away from: the model's answer to nothing if there is none.
     pub fn new(texts: Vec<String>, negative: Option<String>, model: &dyn Model) -> Result<Self> {
         if texts.is_empty() || texts.len() > MOST {
-            let expected = format!("must be 1 to {MOST}");
-            return Err(Error::BadValue { name: "prompts", value: texts.len().to_string(), expected });
+            return Err(Error::bad_value("prompts", texts.len(), format!("must be 1 to {MOST}")));
         }
         let mut contexts = Vec::with_capacity(texts.len());
         for text in &texts {
@@ -35,7 +34,7 @@ impl Prompts {
             if each.saturating_mul(texts.len()) > MOST_BYTES {
                 let expected =
                     format!("at most {} of {} MB each, as this model encodes them", MOST_BYTES / each, each >> 20);
-                return Err(Error::BadValue { name: "prompts", value: texts.len().to_string(), expected });
+                return Err(Error::bad_value("prompts", texts.len(), expected));
             }
         }
         let negative_context = negative.as_deref().map_or(Ok(Context::Unconditional), |text| model.context_of(text))?;

@@ -210,8 +210,5 @@ impl Sampler {
 }
 
 fn no_budget() -> Error {
-    Error::Conflict {
-        problem: "how many steps?".into(),
-        hint: "give --nfe (network calls) or --steps (intervals of the grid)".into(),
-    }
+    Error::conflict("how many steps?", "give `nfe` (network calls) or `steps` (intervals of the grid)")
 }

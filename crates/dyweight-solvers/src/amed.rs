@@ -147,8 +147,8 @@ impl Around {
             "ipndm" => Ok(Self::Ipndm(check_order("ipndm", spec.order.unwrap_or(4), 4)?)),
             "dpmpp" => Ok(Self::DpmPp(DpmPp::new(spec.order.unwrap_or(DpmPp::HIGHEST), form)?)),
             _ => {
-                let known = ["euler", "dpm2", "ipndm", "dpmpp"].map(String::from).to_vec();
-                Err(Error::UnknownName { kind: "base of amed-plugin", name: base.name.clone(), known })
+                let known = ["euler", "dpm2", "ipndm", "dpmpp"];
+                Err(Error::unknown_name("base of amed-plugin", base.name.clone(), known))
             }
         }
     }

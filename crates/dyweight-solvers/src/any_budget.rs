@@ -88,8 +88,7 @@ impl AnyBudget {
         }
         let (least, most) = self.range();
         if !(least..=most).contains(&steps) {
-            let expected = format!("the numbers serve {least} to {most} steps");
-            return Err(Error::BadValue { name: "steps", value: steps.to_string(), expected });
+            return Err(Error::bad_value("steps", steps, format!("the numbers serve {least} to {most} steps")));
         }
         let above = self.trained.partition_point(|t| t.steps() < steps);
         let weights = match &self.trained[above] {
@@ -104,7 +103,7 @@ impl AnyBudget {
     fn under(&self, guidance: f64, (weakest, strongest): (f64, f64)) -> Result<Self> {
         if !(weakest..=strongest).contains(&guidance) {
             let expected = format!("the numbers serve {weakest} to {strongest}");
-            return Err(Error::BadValue { name: "guidance", value: guidance.to_string(), expected });
+            return Err(Error::bad_value("guidance", guidance, expected));
         }
         let group = |strength: usize| {
             let budgets = self.trained.len() / self.guidance.len();
@@ -226,9 +225,9 @@ impl LearnedSolver for AnyBudget {
     fn check(&self) -> Result<()> {
         let strengths = &self.guidance;
         if strengths.len() == 1 || !strengths.is_sorted_by(|a, b| a < b) || strengths.iter().any(|g| !g.is_finite()) {
-            let expected = "several strengths, each above the one before".into();
+            let expected = "several strengths, each above the one before";
             let value = format!("{:.80}", format!("{strengths:?}"));
-            return Err(Error::BadValue { name: "guidance", value, expected });
+            return Err(Error::bad_value("guidance", value, expected));
         }
         let steps: Vec<usize> = self.trained.iter().map(BudgetMember::steps).collect();
         let (least, most) = self.range();
@@ -238,7 +237,7 @@ impl LearnedSolver for AnyBudget {
         if least == 0 || most > MOST_STEPS || !rising || others.chunks(budgets.max(1)).any(|group| group != first) {
             let again = if strengths.is_empty() { "" } else { ", and the same under every strength of guidance" };
             let expected = format!("solvers of 1 to {MOST_STEPS} steps, each of more than the one before{again}");
-            return Err(Error::BadValue { name: "trained", value: format!("{:.80}", format!("{steps:?}")), expected });
+            return Err(Error::bad_value("trained", format!("{:.80}", format!("{steps:?}")), expected));
         }
         let (window, without) = (self.window(), self.trained[0].without_scale());
         for trained in &self.trained {

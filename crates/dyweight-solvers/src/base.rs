@@ -36,10 +36,10 @@ impl Base {
         let named = SolverSpec::named(&self.name);
         let method = named.method()?;
         if method.options.contains(&"weights") {
-            return Err(Error::Conflict {
-                problem: format!("{} is learned itself: no other method can be built around it", method.name),
-                hint: "choose a handcrafted base: see 'dyweight list solvers'".into(),
-            });
+            return Err(Error::conflict(
+                format!("{} is learned itself: no other method can be built around it", method.name),
+                "choose a handcrafted base",
+            ));
         }
         // Euler is called a method of order 1 by those who have no other name for it.
         let order = self.order.filter(|o| !(method.highest_order.is_none() && *o == 1));

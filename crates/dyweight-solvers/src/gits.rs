@@ -123,7 +123,7 @@ pub fn shortest(cost: &[Vec<f64>], steps: usize, factor: f64) -> Result<Vec<usiz
     let last = cost.len().saturating_sub(1);
     if steps == 0 || steps > last {
         let expected = format!("a grid of {} points is left in 1 to {last} steps", cost.len());
-        return Err(Error::BadValue { name: "steps", value: steps.to_string(), expected });
+        return Err(Error::bad_value("steps", steps, expected));
     }
     // value[k][i]: from point i to the last in k + 1 jumps; none where there is no such way.
     let mut value: Vec<Vec<Option<f64>>> = vec![(0..last).map(|i| Some(cost[i][last])).collect()];
@@ -225,8 +225,7 @@ impl Method for GitsMethod {
 
     fn start(&self, spec: &TrainSpec, frame: &Frame, _: &Open) -> Result<Start> {
         if spec.init.is_some() {
-            let (problem, hint) = ("gits searches, and starts from nothing".into(), "leave --init out".into());
-            return Err(Error::Conflict { problem, hint });
+            return Err(Error::no_effect("init", "gits searches, and starts from nothing"));
         }
         let factor = finite_above("factor", spec.gits.factor.unwrap_or(1.15), 0.0)?;
         let samples = positive("samples", spec.gits.samples.unwrap_or(256))?;
@@ -419,7 +418,7 @@ impl Learnable for Search {
     }
 
     fn export(&self, _: &[f64], _: &Frame) -> Result<SolverFile> {
-        Err(Error::Conflict { problem: "nothing was searched for yet".into(), hint: "run the search first".into() })
+        Err(Error::conflict("nothing was searched for yet", "run the search first"))
     }
 
     /// The free point of the analytical first step needs where the teacher ends once more. How many points are tried is

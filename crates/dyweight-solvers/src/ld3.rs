@@ -113,10 +113,10 @@ pub(super) fn grid_of(mode: TimeMode, p1: &[Coeff], frame: &Frame) -> Result<(Ve
     let variable = |t: &Coeff| if mode == TimeMode::Lambda { frame.prediction.log_snr(t) } else { t.clone() };
     let (from, to) = (variable(&first), variable(&last));
     if !(from.value().is_finite() && to.value().is_finite()) {
-        return Err(Error::Conflict {
-            problem: format!("log-SNR is infinite at an end of the grid, {} or {}", first.value(), last.value()),
-            hint: "use --mode time, or a grid whose ends have a finite log-SNR".into(),
-        });
+        return Err(Error::conflict(
+            format!("log-SNR is infinite at an end of the grid, {} or {}", first.value(), last.value()),
+            "use `mode = time`, or a grid whose ends have a finite log-SNR",
+        ));
     }
     let mut sums = vec![Coeff::from(0.0)];
     for share in Coeff::softmax(p1) {
@@ -177,8 +177,7 @@ impl LearnedSolver for Ld3 {
         require_finite("p1", &self.p1)?;
         require_finite("p2", &self.p2)?;
         if !(0.0..=1.0).contains(&self.window) {
-            let expected = "must lie between 0 and 1".into();
-            return Err(Error::BadValue { name: "window", value: self.window.to_string(), expected });
+            return Err(Error::bad_value("window", self.window, "must lie between 0 and 1"));
         }
         self.base.without_threshold(false).map(drop)
     }

@@ -86,11 +86,8 @@ impl MethodParams {
             return Err(unknown(method, METHODS));
         }
         let tagged = [("method".to_string(), Value::from(method)), ("body".to_string(), Value::Object(fields))];
-        let body: Self = serde_json::from_value(tagged.into_iter().collect()).map_err(|e| Error::BadValue {
-            name: "body",
-            value: method.into(),
-            expected: e.to_string().chars().take(200).collect(),
-        })?;
+        let body: Self = serde_json::from_value(tagged.into_iter().collect())
+            .map_err(|e| Error::bad_value("body", method, e.to_string().chars().take(200).collect::<String>()))?;
         body.learned().check()?;
         Ok(body)
     }
@@ -259,8 +256,11 @@ pub fn find(name: &str) -> Result<&'static dyn Method> {
 }
 
 fn unknown<'m>(name: &str, known: impl IntoIterator<Item = &'m Listed>) -> Error {
-    let known = known.into_iter().map(|listed| listed.name.to_string()).collect();
-    Error::UnknownName { kind: "method", name: name.chars().take(80).collect(), known }
+    Error::unknown_name(
+        "method",
+        name.chars().take(80).collect::<String>(),
+        known.into_iter().map(|listed| listed.name),
+    )
 }
 
 /// What can be learned: name, what it learns, and the options that are its own.
@@ -275,18 +275,15 @@ pub fn refuse_foreign_options(method: &dyn Method, spec: &TrainSpec) -> Result<(
     let of_descent = DESCENT.iter().filter(|_| !method.learns_by_gradients());
     let foreign = |option: &&&str| !given[**option].is_null() && !method.options().contains(option);
     match of_some.chain(of_descent).find(foreign) {
-        Some(option) => Err(Error::Conflict {
-            problem: format!("{} has no option {option}", spec.method_name()),
-            hint: format!("leave --{option} out, or choose another --method"),
-        }),
+        Some(option) => Err(Error::no_effect(option, format!("`method = {}` does not have it", spec.method_name()))),
         None => Ok(()),
     }
 }
 
 /// A start of another method.
 pub(crate) fn other_method(source: &str, found: &str, wanted: &str) -> Error {
-    Error::Conflict {
-        problem: format!("{source} holds a solver of the method {found}, not {wanted}"),
-        hint: format!("use --method {found}, or another --init"),
-    }
+    Error::conflict(
+        format!("{source} holds a solver of the method {found}, not {wanted}"),
+        format!("use `method = {found}`, or another `init`"),
+    )
 }

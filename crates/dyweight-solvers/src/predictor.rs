@@ -114,8 +114,7 @@ impl Predictor {
         small_net::check(&self.layers())?;
         for (name, range) in [("direction-range", self.direction_range), ("time-range", self.time_range)] {
             if !(0.0..1.0).contains(&range) {
-                let expected = "must lie between 0 and 1, without 1".into();
-                return Err(Error::BadValue { name, value: range.to_string(), expected });
+                return Err(Error::bad_value(name, range, "must lie between 0 and 1, without 1"));
             }
         }
         Ok(())

@@ -77,5 +77,5 @@ pub fn find(name: &str) -> Result<(&'static str, SolverFile)> {
     let alike = names().map(String::from).chain(names().filter_map(by_model));
     let alike: Vec<String> = alike.filter(|known| known.starts_with(&start)).collect();
     let known = if alike.is_empty() { names().map(String::from).collect() } else { alike };
-    Err(Error::UnknownName { kind: "preset", name: lower, known })
+    Err(Error::unknown_name("preset", lower, known))
 }

@@ -71,10 +71,7 @@ fn form(base: &Base) -> Result<Predict> {
     match base.spec()?.method()?.name {
         "dpmpp" => Ok(Predict::Data),
         "ipndm" => Ok(Predict::Noise),
-        _ => {
-            let known = ["dpmpp", "ipndm"].map(String::from).to_vec();
-            Err(Error::UnknownName { kind: "base of s4s", name: base.name.clone(), known })
-        }
+        _ => Err(Error::unknown_name("base of s4s", base.name.clone(), ["dpmpp", "ipndm"])),
     }
 }
 
@@ -99,7 +96,7 @@ fn row(base: &Base, times: &[Coeff], i: usize, prediction: Prediction) -> Result
 fn logits(mode: TimeMode, frame: &Frame) -> Result<Vec<f64>> {
     let inner = |t: &Coeff| if mode == TimeMode::Lambda { frame.prediction.log_snr(t).value() } else { t.value() };
     let values: Vec<f64> = frame.grid.coeffs().iter().map(inner).collect();
-    require_finite("log-SNR of the nominal grid (use --mode time)", &values)?;
+    require_finite("log-SNR of the nominal grid (use `mode = time`)", &values)?;
     let mut spacings: Vec<f64> = values.windows(2).map(|w| (w[1] - w[0]).abs().ln()).collect();
     if mode == TimeMode::Time {
         spacings.reverse();

@@ -52,10 +52,10 @@ impl Field {
         budgets.dedup();
         if let Some(odd) = learned.iter().find(|e| !budgets.contains(&e.nfe)) {
             let list = budgets.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-            return Err(Error::Conflict {
-                problem: format!("'{}' makes {} calls, which --nfe {list} does not ask for", odd.row, odd.nfe),
-                hint: format!("add {} to --nfe, or leave the file out", odd.nfe),
-            });
+            return Err(Error::conflict(
+                format!("'{}' makes {} calls, which `nfe = {list}` does not ask for", odd.row, odd.nfe),
+                format!("add {} to `nfe`, or leave the file out", odd.nfe),
+            ));
         }
         let mut entries = Vec::new();
         for (row, who) in self.handcrafted()? {
@@ -77,18 +77,15 @@ impl Field {
             entries.extend(budgets.iter().map(|nfe| Entry::new("DyWeight", *nfe, who.clone())));
         }
         if entries.is_empty() {
-            return Err(Error::Conflict {
-                problem: "nothing takes part".into(),
-                hint: "give --solvers with --nfe, or --weights".into(),
-            });
+            return Err(Error::conflict("nothing takes part", "give `solvers` with `nfe`, or `weights`"));
         }
         let twice =
             |(i, entry): (usize, &Entry)| entries[..i].iter().any(|e| (&e.row, e.nfe) == (&entry.row, entry.nfe));
         if let Some((_, entry)) = entries.iter().enumerate().find(|(i, entry)| twice((*i, entry))) {
-            return Err(Error::Conflict {
-                problem: format!("'{}' takes part twice at {} calls", entry.row, entry.nfe),
-                hint: "name each solver once, and give files of different solvers different names".into(),
-            });
+            return Err(Error::conflict(
+                format!("'{}' takes part twice at {} calls", entry.row, entry.nfe),
+                "name each solver once, and give files of different solvers different names",
+            ));
         }
         // Column by column, so that an interrupted comparison already compares something.
         entries.sort_by_key(|e| e.nfe);

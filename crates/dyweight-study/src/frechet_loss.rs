@@ -74,8 +74,7 @@ impl Joint for FrechetLoss {
         let dims = self.map.dims();
         let n = rows.len() / dims.max(1);
         if n < 2 {
-            let expected = "a covariance needs two samples or more".into();
-            return Err(Error::BadValue { name: "moments", value: n.to_string(), expected });
+            return Err(Error::bad_value("moments", n, "a covariance needs two samples or more"));
         }
         let moments = Moments::of(rows, dims);
         let mean = moments.mean().to_vec();

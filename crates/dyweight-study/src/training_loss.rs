@@ -4,6 +4,7 @@ use crate::FrechetLoss;
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
+use dyweight_core::option;
 use dyweight_metrics::frechet::Reference;
 use dyweight_metrics::{BUILT_IN_REFERENCE, statistics};
 use dyweight_models::clip::{ClipFeatures, ClipFile, ClipOptions};
@@ -17,12 +18,8 @@ pub fn training_loss(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> 
         return frechet(train, model);
     }
     let joint = &train.joint;
-    if let Some(option) = joint.reference.as_ref().map(|_| "reference").or(joint.moments.map(|_| "moments")) {
-        return Err(Error::Conflict {
-            problem: format!("--{option} is for the loss 'frechet'"),
-            hint: format!("add --loss frechet, or leave --{option} out"),
-        });
-    }
+    let given = [("reference", joint.reference.is_some()), ("moments", joint.moments.is_some())];
+    option::refuse(&given, |option| Error::needs(option, "loss = frechet"))?;
     dyweight_train::plan::loss(train, |name| {
         if name == "clip" {
             return DecodedFeatures::of(model, |shape| clip(train, shape));
@@ -64,9 +61,8 @@ fn reference_of(name: &str, map: &dyn FeatureMap) -> Result<Reference> {
 }
 
 fn clip(train: &TrainSpec, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
-    let path = train.clip_model.as_ref().ok_or_else(|| Error::Conflict {
-        problem: "the loss 'clip' needs a CLIP model".into(),
-        hint: "give its file or folder with --clip-model".into(),
+    let path = train.clip_model.as_ref().ok_or_else(|| {
+        Error::conflict("the loss 'clip' needs a CLIP model", "give its file or folder with `clip-model`")
     })?;
     Ok(Arc::new(ClipFeatures::new(ClipFile::open(path, &ClipOptions::default())?, shape)?))
 }

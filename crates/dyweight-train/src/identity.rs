@@ -56,5 +56,5 @@ fn given(options: &impl serde::Serialize) -> Result<Map<String, Value>> {
 }
 
 fn unwritable(reason: &serde_json::Error) -> Error {
-    Error::BadValue { name: "train", value: "options".into(), expected: reason.to_string() }
+    Error::bad_value("train", "options", reason.to_string())
 }

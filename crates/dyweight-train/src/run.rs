@@ -91,19 +91,19 @@ impl TrainRun {
         }
         // A run that goes on says so itself.
         drop(Lock::file(out)?);
-        Err(Error::Conflict {
-            problem: format!("{} holds an interrupted run", shown(&files.state)),
-            hint: "--resume continues it, --overwrite starts anew".into(),
-        })
+        Err(Error::conflict(
+            format!("{} holds an interrupted run", shown(&files.state)),
+            "`resume = true` continues it, `overwrite = true` starts anew",
+        ))
     }
 
     /// A finished solver is replaced only by someone who says so.
     pub fn keep_finished(&self) -> Result<()> {
         match &self.outputs.out {
-            Some(out) if out.is_file() && !self.outputs.overwrite && !self.goes_on() => Err(Error::Conflict {
-                problem: format!("{} is there already", shown(out)),
-                hint: "choose another --out, or --overwrite".into(),
-            }),
+            Some(out) if out.is_file() && !self.outputs.overwrite && !self.goes_on() => Err(Error::conflict(
+                format!("{} is there already", shown(out)),
+                "choose another `out`, or `overwrite = true`",
+            )),
             _ => Ok(()),
         }
     }

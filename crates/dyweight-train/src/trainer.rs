@@ -105,8 +105,8 @@ impl TrainConfig {
     /// Training alone and without files, by a loss that needs no feature network.
     pub fn of(model: &impl SharedModel, budget: Budget, spec: &TrainSpec) -> Result<Self> {
         let loss = plan::loss(spec, |name| {
-            let hint = "use TrainConfig::new, and build the loss with a feature network".into();
-            Err(Error::Conflict { problem: format!("the loss '{name}' needs a feature network"), hint })
+            let hint = "use TrainConfig::new, and build the loss with a feature network";
+            Err(Error::conflict(format!("the loss '{name}' needs a feature network"), hint))
         })?;
         Ok(Self::new(model.share(), model.identity(), budget, spec.clone(), loss))
     }
@@ -176,7 +176,7 @@ impl TrainConfig {
             let what = "the oldest weight that is left takes those that are dropped, so that every step goes as far";
             found.push(format!("its window of {window} is cut to {order}: {what}"));
         }
-        Ok(found.into_iter().map(|what| format!("--init {source}: {what}")).collect())
+        Ok(found.into_iter().map(|what| format!("`init = {source}`: {what}")).collect())
     }
 
     /// True if what an interrupted run has left is gone on with.

@@ -31,8 +31,7 @@ pub fn compare(
     seeds: std::ops::Range<u64>,
 ) -> Result<Comparison> {
     if seeds.end.saturating_sub(seeds.start) < 2 {
-        let (value, expected) = (format!("{seeds:?}"), "an error bar needs at least two samples".into());
-        return Err(Error::BadValue { name: "seeds", value, expected });
+        return Err(Error::bad_value("seeds", format!("{seeds:?}"), "an error bar needs at least two samples"));
     }
     let right = teacher.sample(model, seeds.clone())?;
     let row = |solver: &Solver| {

@@ -69,7 +69,7 @@ mod training;
 #[cfg(feature = "metrics")]
 pub use comparison::{Comparison, compare};
 pub use dyweight_core::{
-    Error, Result, Tensor, coeff, denoiser, error, features, mixture, noise, schedule, tape, tensor,
+    Error, Result, Tensor, coeff, denoiser, error, features, mixture, noise, option, schedule, tape, tensor,
 };
 pub use dyweight_files as files;
 #[cfg(feature = "metrics")]

@@ -80,7 +80,7 @@ impl Solver {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let Some(file) = self.file() else {
             let problem = format!("{} has nothing that was learned", self.name());
-            return Err(Error::Conflict { problem, hint: "its name is all there is to keep".into() });
+            return Err(Error::conflict(problem, "its name is all there is to keep"));
         };
         files::atomic::write(path.as_ref(), &file.to_bytes())
     }

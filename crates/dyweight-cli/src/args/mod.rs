@@ -1,8 +1,13 @@
 //! Arguments that several commands share. They are read as text and turned into the library's specs here, and nowhere
 //! else.
 
+mod picked;
+
+pub use picked::{Conditions, Pick, Picked, on};
+
 use crate::ui;
 use clap::{Arg, Args};
+use dyweight::error::named;
 use dyweight::files::NamedPath;
 use dyweight::metrics::{FeatureReference, reference};
 use dyweight::models::{FeatureSpec, LoadedModel, ModelSpec, ScoreKind, Scorer, ScorerSpec};
@@ -95,11 +100,7 @@ fn sample_shape(given: &[usize]) -> Result<[usize; 3]> {
         Ok(shape) if fits => Ok(shape),
         _ => {
             let value = given.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-            Err(Error::BadValue {
-                name: "shape",
-                value,
-                expected: "three positive numbers: channels,height,width".into(),
-            })
+            Err(Error::bad_value("shape", value, "three positive numbers: channels,height,width"))
         }
     }
 }
@@ -161,16 +162,10 @@ impl SolverArgs {
 
     /// The library's description under the name `solver`.
     pub fn spec(&self, solver: &str) -> Result<SolverSpec> {
-        let predict = self.predict.as_deref().map(|p| match p {
-            "x0" => Ok(Predict::Data),
-            "eps" => Ok(Predict::Noise),
-            other => Err(unknown("prediction", other, &["x0", "eps"])),
-        });
-        let variant = self.variant.as_deref().map(|v| match v {
-            "bh1" => Ok(Variant::Bh1),
-            "bh2" => Ok(Variant::Bh2),
-            other => Err(unknown("variant", other, &["bh1", "bh2"])),
-        });
+        let predict = self.predict.as_deref();
+        let predict = predict.map(|p| named("prediction", p, &[("x0", Predict::Data), ("eps", Predict::Noise)]));
+        let variant = self.variant.as_deref();
+        let variant = variant.map(|v| named("variant", v, &[("bh1", Variant::Bh1), ("bh2", Variant::Bh2)]));
         Ok(SolverSpec {
             solver: solver.into(),
             order: self.order,
@@ -287,31 +282,14 @@ impl ScorerArgs {
     }
 }
 
-/// Whether calls that could be made side by side are counted once.
-pub fn counts_once(word: &str) -> Result<bool> {
-    match word {
-        "each" => Ok(false),
-        "once" => Ok(true),
-        other => Err(unknown("count", other, &["each", "once"])),
-    }
-}
-
 /// A class by its number or by one of `names`; `others` is what else could have been said.
 pub fn class_of(text: &str, names: &[&str], others: &[&str]) -> Result<usize> {
     let named = names.iter().position(|name| name.eq_ignore_ascii_case(text));
     named.or_else(|| text.parse().ok()).ok_or_else(|| match (names, others) {
-        ([], []) => Error::BadValue { name: "class", value: text.into(), expected: "must be a class number".into() },
-        ([], [other, ..]) => {
-            let expected = format!("must be a class number or '{other}'");
-            Error::BadValue { name: "class", value: text.into(), expected }
-        }
-        (names, others) => unknown("class", text, &[names, others].concat()),
+        ([], []) => Error::bad_value("class", text, "must be a class number"),
+        ([], [other, ..]) => Error::bad_value("class", text, format!("must be a class number or '{other}'")),
+        (names, others) => Error::unknown_name("class", text, [names, others].concat()),
     })
-}
-
-/// An unknown name with the ones that would have worked.
-pub fn unknown(kind: &'static str, name: &str, known: &[&str]) -> Error {
-    Error::UnknownName { kind, name: name.into(), known: known.iter().map(|k| k.to_string()).collect() }
 }
 
 /// Numbers of the samples of a batch, 4 GB of them: more is a typing error, or does not fit.
@@ -319,7 +297,7 @@ const MOST_NUMBERS: usize = 1 << 29;
 
 /// A batch of `samples` or fewer of this shape, unless it is empty or too large to be held.
 pub fn check_batch(batch: usize, samples: usize, shape: [usize; 3]) -> Result<usize> {
-    let bad = |expected| Err(Error::BadValue { name: "batch", value: batch.to_string(), expected });
+    let bad = |expected| Err(Error::bad_value("batch", batch, expected));
     let (used, [c, h, w]) = (batch.min(samples), shape);
     match shape.iter().fold(used, |product, size| product.saturating_mul(*size)) {
         _ if batch == 0 => bad("at least one sample per batch".into()),

@@ -1,6 +1,6 @@
 //! `dyweight compare`.
 
-use crate::args::{ModelArgs, ReferenceArgs, ScorerArgs, check_batch, class_of, counts_once, opened};
+use crate::args::{ModelArgs, Pick, Picked, ReferenceArgs, ScorerArgs, check_batch, opened};
 use crate::benchmark::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
@@ -8,17 +8,18 @@ use dyweight::Result;
 use dyweight::comm::Comm;
 use dyweight::models::ModelSpec;
 use dyweight::noise::Rng;
-use dyweight::sample::{Prompts, Show};
 use dyweight::spec::budget::check_steps;
 use dyweight::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight::study::benchmark::{Experiment, Judging, Subject, View};
 use dyweight::study::compare::{Field, page};
-use dyweight::train::{ClassName, TrainSpec};
-use std::path::{Path, PathBuf};
+use dyweight::train::CountParallel;
+use dyweight::train::plan::show;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Everything `compare` can be told.
 #[derive(Args)]
+#[command(mut_arg("iters", |arg| arg.requires("train_seeds").help_heading("Training")))]
 pub struct CompareArgs {
     #[command(flatten)]
     model: ModelArgs,
@@ -33,9 +34,6 @@ pub struct CompareArgs {
     /// Network calls [those of the solver files, else 3,5,7,9]
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', num_args = 1)]
     nfe: Vec<usize>,
-    /// How calls that could be made side by side, as epd's, are counted: each, or once as its authors do
-    #[arg(long, value_name = "each|once", default_value = "each")]
-    count_parallel: String,
     /// Take handcrafted solvers as they are written, at each method's defaults, instead of at their best settings
     #[arg(long, help_heading = "Solvers")]
     no_search: bool,
@@ -45,18 +43,8 @@ pub struct CompareArgs {
     /// Leave out solvers at budgets they cannot make instead of refusing them
     #[arg(long, help_heading = "Solvers")]
     skip_impossible: bool,
-    /// One class by number or, for fashion, by name (sneaker) [drawn for each seed, where the model has classes]
-    #[arg(long, value_name = "N|NAME", help_heading = "Conditions")]
-    class: Option<String>,
-    /// File of prompts, one per line; sample i shows line i, beginning again after the last
-    #[arg(long, value_name = "FILE", conflicts_with = "class", help_heading = "Conditions")]
-    prompts: Option<PathBuf>,
-    /// What guidance leads away from [the empty text]
-    #[arg(long, value_name = "TEXT", requires = "prompts", help_heading = "Conditions")]
-    negative: Option<String>,
-    /// Classifier-free guidance; every evaluation then costs two calls
-    #[arg(long, value_name = "SCALE", allow_negative_numbers = true, help_heading = "Conditions")]
-    guidance: Option<f64>,
+    #[command(flatten)]
+    asked: Picked<Compared>,
     #[command(flatten)]
     schedule: ScheduleSpec,
     /// Seeds, one sample each
@@ -79,15 +67,26 @@ pub struct CompareArgs {
     batch: usize,
     #[command(flatten)]
     train_seeds: TrainSeedsArgs,
-    /// Iterations of each training [625; 1500 for a closed form]
-    #[arg(long, requires = "train_seeds", help_heading = "Training")]
-    iters: Option<usize>,
     #[command(flatten)]
     reference: ReferenceArgs,
     #[command(flatten)]
     scorers: ScorerArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// What of training it can be told.
+struct Compared;
+
+impl Pick for Compared {
+    const OPTIONS: &'static [(&'static str, &'static str)] = &[
+        ("class", "class"),
+        ("prompts", "prompts"),
+        ("negative", "negative"),
+        ("guidance", "guidance"),
+        ("iters", "iters"),
+        ("count-parallel", "count-parallel"),
+    ];
 }
 
 /// Runs the command.
@@ -97,7 +96,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     inputs.extend(args.reference.files());
     inputs.extend(args.scorers.files());
     inputs.extend(args.weights.iter().map(|file| ("--weights", Path::new(file))));
-    inputs.extend(args.prompts.iter().map(|file| ("--prompts", file.as_path())));
+    inputs.extend(args.asked.train.prompts.iter().map(|file| ("--prompts", file.as_path())));
     let out = args.output.directory_apart_from("comparison", &inputs)?;
     let seeds = Seeds::parse(&args.seeds)?;
     benchmark::check_count(&seeds)?;
@@ -105,20 +104,14 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let spec = ModelSpec { beta_table: args.schedule.beta_table.clone(), ..args.model.spec(None)? };
     let model = Arc::new(opened(&spec)?);
     let reference = args.reference.open(&model)?;
-    let lines = args.prompts.as_deref().map(Prompts::lines).transpose()?;
-    let prompts = lines.map(|lines| Prompts::new(lines, args.negative.clone(), &*model.model));
-    let prompts = prompts.transpose()?.map(Arc::new);
-    let class = args.class.as_deref().map(|text| class_of(text, model.class_names(), &[])).transpose()?;
-    let show = prompts.map_or(Show::class(class), Show::Prompts);
-    let subject = Subject { show, guidance: args.guidance, ..Subject::new(model) };
+    // What is judged is what is learned for.
+    let mut spec = args.asked.on(&model)?;
+    let once = spec.count_parallel.take() == Some(CountParallel::Once);
+    let show = show(&spec, &*model.model, None)?;
+    let subject = Subject { show, guidance: spec.guidance, ..Subject::new(model) };
     subject.check()?;
     let budgets = if args.nfe.is_empty() && args.weights.is_empty() { vec![3, 5, 7, 9] } else { args.nfe.clone() };
     let train_seeds = args.train_seeds.seeds()?;
-    // What is judged is what is learned for.
-    let (prompts, negative) = (args.prompts.clone(), args.negative.clone());
-    let class = class.map(ClassName::Number);
-    let spec =
-        TrainSpec { iters: args.iters, class, prompts, negative, guidance: args.guidance, ..TrainSpec::default() };
     let train = (!train_seeds.is_empty()).then_some(spec);
     let field = Field {
         solvers: args.solvers.clone(),
@@ -127,7 +120,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         schedule: args.schedule.clone(),
         search: !args.no_search,
         afs: args.afs.then_some(true),
-        once: counts_once(&args.count_parallel)?,
+        once,
         skip_impossible: args.skip_impossible,
         train,
     };

@@ -76,11 +76,11 @@ pub fn run(args: &ConvertArgs) -> Result<()> {
 fn refuse_arrays(output: &Path) -> Result<()> {
     let foreign = |ending: &&str| output.extension().is_some_and(|e| e.eq_ignore_ascii_case(ending));
     let Some(ending) = ["npz", "npy", "pkl", "pt", "ckpt"].iter().find(|ending| foreign(ending)) else { return Ok(()) };
-    Err(Error::BadValue {
-        name: "output",
-        value: shown(output),
-        expected: format!("no .{ending} file is written: solvers become .json, networks .safetensors"),
-    })
+    Err(Error::bad_value(
+        "output",
+        shown(output),
+        format!("no .{ending} file is written: solvers become .json, networks .safetensors"),
+    ))
 }
 
 /// Solvers of several budgets, as one file for the whole range.

@@ -36,10 +36,10 @@ pub fn run(args: &ExportArgs) -> Result<()> {
     let asked = Asked { budget: args.nfe.map(Budget::Nfe), guidance: args.guidance, calls: None };
     let learned = Learned::open(&args.solver)?.at(asked)?;
     let Some(file) = learned.file else {
-        return Err(Error::Conflict {
-            problem: format!("{} holds bare numbers without their grid", args.solver),
-            hint: "export solver files ('dyweight train' and 'dyweight convert' write them) or presets".into(),
-        });
+        return Err(Error::conflict(
+            format!("{} holds bare numbers without their grid", args.solver),
+            "export solver files ('dyweight train' and 'dyweight convert' write them) or presets",
+        ));
     };
     let list: Vec<String> = levels(&file).iter().map(|sigma| format!("{sigma}")).collect();
     ui::print(&list.join(","));

@@ -114,17 +114,17 @@ fn refuse_built_in(path: &Path) -> Result<()> {
     if path.exists() || !is_random && !BUILT_IN.iter().any(|(built_in, _)| *built_in == name) {
         return Ok(());
     }
-    Err(Error::Conflict {
-        problem: format!("'{name}' is built in: there is no file to look into"),
-        hint: "'dyweight list models' says what it is".into(),
-    })
+    Err(Error::conflict(
+        format!("'{name}' is built in: there is no file to look into"),
+        "'dyweight list models' says what it is",
+    ))
 }
 
 /// A model that is more than one file, or none.
 fn model(args: &InspectArgs) -> Result<()> {
     let unknown = || {
-        let known = RANDOM.iter().map(|(name, _)| format!("random:{name}")).collect();
-        Error::UnknownName { kind: "latent diffusion model", name: text(&args.file), known }
+        let known = RANDOM.iter().map(|(name, _)| format!("random:{name}"));
+        Error::unknown_name("latent diffusion model", text(&args.file), known)
     };
     let summary = inspect_latent::summary(args)?.ok_or_else(unknown)?;
     let format = if args.file.is_dir() { "a folder" } else { "random weights" };

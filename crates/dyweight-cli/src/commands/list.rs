@@ -108,7 +108,7 @@ fn value(cell: &str) -> Value {
 }
 
 fn models() -> Vec<Vec<String>> {
-    let mut rows = pairs(&["model", "what it is"], BUILT_IN);
+    let mut rows = pairs(&["model", "what it is"], &BUILT_IN);
     let random = |(name, what): &(&str, &str)| {
         vec![format!("random:{name}"), format!("{what}, drawn at random: for measurements")]
     };

@@ -119,11 +119,12 @@ impl Denoiser for ClosureModel {
 
 impl Differentiable for ClosureModel {
     fn with_pullback<'m>(&'m self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'m>)> {
-        let pull_back = self.pull_back.as_ref().ok_or_else(|| Error::Conflict {
-            problem: "this model can be asked, but not differentiated".into(),
-            hint: "learn without gradients: --optimiser gauss-newton; or give the model a pullback: \
-                   ClosureModel::with_pullback or with_state_pullback"
-                .into(),
+        let pull_back = self.pull_back.as_ref().ok_or_else(|| {
+            Error::conflict(
+                "this model can be asked, but not differentiated",
+                "learn without gradients: `optimiser = gauss-newton`; or give the model a pullback: \
+                   ClosureModel::with_pullback or with_state_pullback",
+            )
         })?;
         let value = self.predict(x, levels)?;
         let (x, levels) = (x.clone(), levels.clone());

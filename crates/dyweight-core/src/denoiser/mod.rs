@@ -148,7 +148,7 @@ pub fn no_feature(asked: usize, has: Option<usize>) -> Error {
         Some(has) => format!("the method needs a bottleneck feature of {asked} numbers, and this model's has {has}"),
         None => "the method needs the bottleneck of a network, which this model does not offer".into(),
     };
-    Error::Conflict { problem, hint: "use an EDM network or a mixture, or a method without a predictor".into() }
+    Error::conflict(problem, "use an EDM network or a mixture, or a method without a predictor")
 }
 
 /// A shift of the noise level's embedding was asked for that a model cannot take.
@@ -159,7 +159,7 @@ pub fn no_embedding(asked: usize, has: Option<usize>) -> Error {
         }
         None => "the solver shifts the network's time embedding, which this model does not offer".into(),
     };
-    Error::Conflict { problem, hint: "use an EDM network, or leave 'embedding' out of --span".into() }
+    Error::conflict(problem, "use an EDM network, or leave 'embedding' out of `span`")
 }
 
 /// Carries ∂L/∂prediction to (∂L/∂x, ∂L/∂level for each sample). Where the levels are shifted, the second list goes on
@@ -174,9 +174,9 @@ pub trait Differentiable: Denoiser {
     /// The prediction, and the way back.
     fn with_pullback<'m>(&'m self, x: &Tensor, levels: &Levels) -> Result<(Tensor, Pullback<'m>)> {
         let _ = (x, levels);
-        Err(Error::Conflict {
-            problem: "this model can be asked, but not differentiated".into(),
-            hint: "learn without gradients: --optimiser gauss-newton; or give the model a pullback".into(),
-        })
+        Err(Error::conflict(
+            "this model can be asked, but not differentiated",
+            "learn without gradients: `optimiser = gauss-newton`; or give the model a pullback",
+        ))
     }
 }

@@ -67,10 +67,10 @@ pub trait Decoder: Send + Sync {
 
     /// The images, and the way from their gradient to that of the samples.
     fn with_pullback<'d>(&'d self, _samples: &Tensor) -> Result<(Tensor, DecoderPullback<'d>)> {
-        Err(Error::Conflict {
-            problem: "the gradient of this model's images is not known".into(),
-            hint: "use a loss of samples: l2, l1 or huber".into(),
-        })
+        Err(Error::conflict(
+            "the gradient of this model's images is not known",
+            "use a loss of samples: l2, l1 or huber",
+        ))
     }
 }
 
@@ -124,8 +124,7 @@ pub trait Model: Send + Sync {
 
     /// What a sample is asked for by a text.
     fn context_of(&self, _text: &str) -> Result<Context> {
-        let expected = "this model takes no text".into();
-        Err(Error::BadValue { name: "prompt", value: "given".into(), expected })
+        Err(Error::bad_value("prompt", "given", "this model takes no text"))
     }
 
     /// What a prediction takes, where that can be said beforehand.
@@ -191,9 +190,7 @@ impl Condition {
     }
 
     fn check(&self, is_input: bool) -> Result<()> {
-        let bad = |g: f64, expected: &str| {
-            Err(Error::BadValue { name: "guidance", value: number(g), expected: expected.into() })
-        };
+        let bad = |g: f64, expected: &str| Err(Error::bad_value("guidance", number(g), expected));
         match self.guidance {
             Some(g) if !g.is_finite() => bad(g, "must be finite"),
             Some(g) if !is_input && self.contexts.iter().all(|c| *c == self.negative) => {
@@ -201,11 +198,10 @@ impl Condition {
             }
             // Nobody would hear of what is led away from.
             guidance if (guidance.is_none() || is_input) && self.negative != Context::Unconditional => {
-                let (problem, hint) = match is_input {
-                    true => ("the guidance of this model leads away from nothing", "leave --negative out"),
-                    false => ("without guidance nothing is led away from", "give --guidance, or leave --negative out"),
-                };
-                Err(Error::Conflict { problem: format!("--negative has no effect: {problem}"), hint: hint.into() })
+                Err(match is_input {
+                    true => Error::no_effect("negative", "the guidance of this model leads away from nothing"),
+                    false => Error::needs("negative", "guidance"),
+                })
             }
             _ => Ok(()),
         }
@@ -219,7 +215,7 @@ impl Condition {
     /// The class of each sample, for a model of `classes` classes that knows no other context. Empty if no sample has
     /// one.
     pub fn class_of_each(&self, classes: usize) -> Result<Vec<Option<usize>>> {
-        let bad = |name, value: String, expected: String| Err(Error::BadValue { name, value, expected });
+        let bad = |name, value: String, expected: String| Err(Error::bad_value(name, value, expected));
         let class = |context: &Context| match context {
             Context::Unconditional => Ok(None),
             Context::Class(_) if classes == 0 => bad("class", "given".into(), "this model has no classes".into()),

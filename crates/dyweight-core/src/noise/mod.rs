@@ -42,10 +42,7 @@ impl Rng {
         match name {
             "native" => Ok(Self::Native),
             "torch" => Ok(Self::Torch),
-            other => {
-                let known = Self::NAMES.map(String::from).to_vec();
-                Err(Error::UnknownName { kind: "noise stream", name: other.into(), known })
-            }
+            other => Err(Error::unknown_name("noise stream", other, Self::NAMES)),
         }
     }
 

@@ -48,11 +48,11 @@ impl BetaTable {
         let falls = products.windows(2).all(|w| w[1] < w[0]);
         let inside = products.iter().all(|p| *p > 0.0 && *p < 1.0);
         if products.len() != LEVELS || !falls || !inside {
-            return Err(Error::BadValue {
-                name: "beta-table",
-                value: format!("{} products", products.len()),
-                expected: format!("{LEVELS} products of 1 - beta that fall from below 1 and stay above 0"),
-            });
+            return Err(Error::bad_value(
+                "beta-table",
+                format!("{} products", products.len()),
+                format!("{LEVELS} products of 1 - beta that fall from below 1 and stay above 0"),
+            ));
         }
         Ok(Self { name: "custom".into(), log_alphas: products.iter().map(|p| 0.5 * p.ln()).collect() })
     }
@@ -68,10 +68,7 @@ impl BetaTable {
         match name {
             "sd15" => Ok(Self::stable_diffusion()),
             "lsun-ldm" => Ok(Self::lsun_ldm()),
-            _ => {
-                let known = Self::NAMES.map(String::from).to_vec();
-                Err(Error::UnknownName { kind: "beta table", name: name.into(), known })
-            }
+            _ => Err(Error::unknown_name("beta table", name, Self::NAMES)),
         }
     }
 

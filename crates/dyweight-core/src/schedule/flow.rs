@@ -15,8 +15,8 @@ impl Shift {
         if shift.is_finite() && shift > 0.0 {
             return Ok(Self(shift));
         }
-        let expected = "must be a finite number above 0".into();
-        Err(crate::error::Error::BadValue { name: "shift", value: crate::error::number(shift), expected })
+        let expected = "must be a finite number above 0";
+        Err(crate::error::Error::bad_value("shift", crate::error::number(shift), expected))
     }
 
     /// The resolution-dependent shift for a number of image tokens.

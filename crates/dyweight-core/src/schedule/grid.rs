@@ -11,8 +11,7 @@ impl Grid {
     /// Checks a list.
     pub fn new(sigmas: Vec<f64>) -> Result<Self> {
         if sigmas.len() < 2 {
-            let expected = "a grid needs at least two sigmas".into();
-            return Err(Error::BadValue { name: "sigmas", value: format!("{sigmas:?}"), expected });
+            return Err(Error::bad_value("sigmas", format!("{sigmas:?}"), "a grid needs at least two sigmas"));
         }
         if let Some(index) = sigmas.iter().position(|s| !s.is_finite()) {
             return Err(Error::NotFinite { what: "sigmas".into(), index, value: sigmas[index] });
@@ -22,8 +21,7 @@ impl Grid {
         }
         let last = sigmas[sigmas.len() - 1];
         if last < 0.0 {
-            let expected = "the last sigma must not be negative".into();
-            return Err(Error::BadValue { name: "sigmas", value: number(last), expected });
+            return Err(Error::bad_value("sigmas", number(last), "the last sigma must not be negative"));
         }
         Ok(Self(sigmas))
     }

@@ -165,7 +165,7 @@ fn check_rho(rho: f64) -> Result<f64> {
 }
 
 fn bad(name: &'static str, value: impl ToString, expected: &str) -> Error {
-    Error::BadValue { name, value: value.to_string(), expected: expected.into() }
+    Error::bad_value(name, value, expected)
 }
 
 #[cfg(test)]

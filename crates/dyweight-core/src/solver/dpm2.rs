@@ -24,8 +24,7 @@ impl Dpm2 {
         if r > 0.0 && r < 1.0 {
             return Ok(Self { r });
         }
-        let expected = "must lie strictly between 0 and 1".into();
-        Err(Error::BadValue { name: "r", value: number(r), expected })
+        Err(Error::bad_value("r", number(r), "must lie strictly between 0 and 1"))
     }
 }
 

@@ -83,11 +83,7 @@ impl std::str::FromStr for LowerOrderFinal {
             "auto" => Ok(Self::Auto),
             "true" => Ok(Self::Always),
             "false" => Ok(Self::Never),
-            _ => Err(Error::BadValue {
-                name: "lower-order-final",
-                value: text.into(),
-                expected: "must be auto, true or false".into(),
-            }),
+            _ => Err(Error::bad_value("lower-order-final", text, "must be auto, true or false")),
         }
     }
 }

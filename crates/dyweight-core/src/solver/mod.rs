@@ -66,10 +66,10 @@ pub trait Solver: Send + Sync {
         if carried.samples.is_empty() && carried.coeffs.is_empty() {
             return self.begin(times, prediction);
         }
-        Err(Error::Conflict {
-            problem: format!("{} cannot be trained step by step", self.label()),
-            hint: "train it on whole trajectories".into(),
-        })
+        Err(Error::conflict(
+            format!("{} cannot be trained step by step", self.label()),
+            "train it on whole trajectories",
+        ))
     }
 }
 
@@ -139,6 +139,5 @@ pub fn check_order(solver: &str, order: usize, highest: usize) -> Result<usize> 
     if (1..=highest).contains(&order) {
         return Ok(order);
     }
-    let expected = format!("{solver} has orders 1 to {highest}");
-    Err(Error::BadValue { name: "order", value: order.to_string(), expected })
+    Err(Error::bad_value("order", order, format!("{solver} has orders 1 to {highest}")))
 }

@@ -94,7 +94,7 @@ impl Reference {
 
     fn require_fit(&self, other: &Statistics) -> Result<()> {
         if let Some(problem) = self.statistics.source.conflict(&other.source) {
-            return Err(Error::Conflict { problem, hint: "use statistics made with the same features".into() });
+            return Err(Error::conflict(problem, "use statistics made with the same features"));
         }
         let (expected, found) = (vec![self.statistics.mu.len()], vec![other.mu.len()]);
         if expected == found { Ok(()) } else { Err(Error::Shape { what: "features".into(), expected, found }) }

@@ -97,8 +97,7 @@ impl Moments {
     /// Their covariance, with divisor n−1.
     pub fn covariance(&self) -> Result<Symmetric> {
         if self.count < 2 {
-            let expected = "a covariance needs two samples or more".into();
-            return Err(Error::BadValue { name: "num", value: self.count.to_string(), expected });
+            return Err(Error::bad_value("num", self.count, "a covariance needs two samples or more"));
         }
         let divisor = (self.count - 1) as f64;
         let scaled = self.scatter.iter().map(|v| v / divisor).collect();

@@ -38,10 +38,10 @@ impl Symmetric {
             for j in 0..i {
                 let (lower, upper) = (data[i * dims + j], data[j * dims + i]);
                 if (lower - upper).abs() > tolerance * largest {
-                    return Err(Error::Conflict {
-                        problem: format!("{what} is not symmetric: {lower} at ({i}, {j}), {upper} at ({j}, {i})"),
-                        hint: "a covariance is: the file holds something else, or is damaged".into(),
-                    });
+                    return Err(Error::conflict(
+                        format!("{what} is not symmetric: {lower} at ({i}, {j}), {upper} at ({j}, {i})"),
+                        "a covariance is: the file holds something else, or is damaged",
+                    ));
                 }
                 let mean = lower + 0.5 * (upper - lower);
                 (data[i * dims + j], data[j * dims + i]) = (mean, mean);

@@ -67,10 +67,12 @@ impl Reader {
         if ids.is_empty() || ids.len() > most {
             return Err(Error::Shape { what: "token ids".into(), expected: vec![most], found: vec![ids.len()] });
         }
-        let embedded = self.words.forward(1, ids).map_err(|_| Error::BadValue {
-            name: "prompt",
-            value: format!("token {}", ids.iter().max().copied().unwrap_or(0)),
-            expected: format!("the text tower knows tokens 0 to {}", self.vocabulary - 1),
+        let embedded = self.words.forward(1, ids).map_err(|_| {
+            Error::bad_value(
+                "prompt",
+                format!("token {}", ids.iter().max().copied().unwrap_or(0)),
+                format!("the text tower knows tokens 0 to {}", self.vocabulary - 1),
+            )
         })?;
         let places = &self.positions[..ids.len() * self.width];
         let places = Act::from_nhwc(Shape::tokens(1, ids.len(), self.width), places);

@@ -78,7 +78,7 @@ impl WordPiece {
     pub fn cut(&self, text: &str, length: usize) -> Result<(Vec<u32>, bool)> {
         if text.len() > LONGEST_TEXT {
             let value = format!("{} bytes", text.len());
-            return Err(Error::BadValue { name: "prompt", value, expected: "at most 1 MiB".into() });
+            return Err(Error::bad_value("prompt", value, "at most 1 MiB"));
         }
         let mut ids = vec![self.first];
         let mut rest = text;

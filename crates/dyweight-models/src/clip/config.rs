@@ -2,7 +2,7 @@
 
 use crate::edm::kwargs::Kwargs;
 use crate::weights::TensorSet;
-use dyweight_core::error::Error;
+use dyweight_core::error::{Error, named};
 use dyweight_files::Malformed;
 use dyweight_nn::Gelu;
 use serde_json::{Map, Value};
@@ -81,11 +81,7 @@ const GELUS: [(&str, Gelu); 5] = [
 
 /// A unit by the name configurations have for it.
 pub fn gelu_named(name: &str) -> Result<Gelu, Error> {
-    let known = &GELUS[..2];
-    known.iter().find(|(n, _)| *n == name).map(|(_, gelu)| *gelu).ok_or_else(|| {
-        let known = known.iter().map(|(name, _)| name.to_string()).collect();
-        Error::UnknownName { kind: "activation", name: name.into(), known }
-    })
+    named("activation", name, &GELUS[..2])
 }
 
 impl StackConfig {

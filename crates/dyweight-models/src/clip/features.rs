@@ -56,10 +56,10 @@ impl ClipFeatures {
     pub fn of_tower(tower: ImageTower, preprocess: Preprocess, shape: [usize; 3], sha256: String) -> Result<Self> {
         let [c, h, w] = shape;
         if ![1, 3].contains(&c) || h == 0 || w == 0 || tower.config().channels != 3 {
-            return Err(Error::Conflict {
-                problem: format!("CLIP's image tower takes images of 1 or 3 channels, not {c}x{h}x{w}"),
-                hint: "features of CLIP are for images, not for latents".into(),
-            });
+            return Err(Error::conflict(
+                format!("CLIP's image tower takes images of 1 or 3 channels, not {c}x{h}x{w}"),
+                "features of CLIP are for images, not for latents",
+            ));
         }
         // Before the long work.
         preprocess.of_sample(&vec![0.0; c * h * w], shape)?;

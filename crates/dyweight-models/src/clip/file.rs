@@ -164,9 +164,8 @@ impl Family {
 }
 
 fn unknown_activation(path: &Path) -> Error {
-    Error::Conflict {
-        problem: format!("{} does not say which activation its layers have", shown(path)),
-        hint: "put its config.json beside it, or give --config or --activation (quick_gelu for OpenAI's models, gelu for LAION's)"
-            .into(),
-    }
+    Error::conflict(
+        format!("{} does not say which activation its layers have", shown(path)),
+        "put its config.json beside it, or give `config` or `activation` (quick_gelu for OpenAI's models, gelu for LAION's)",
+    )
 }

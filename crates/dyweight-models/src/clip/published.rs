@@ -21,10 +21,10 @@ const SIZE: usize = 224;
 impl ClipConfig {
     /// A released model by its name.
     pub fn published(name: &str) -> Result<Self> {
-        let row = MODELS.iter().find(|row| row.0 == name).ok_or_else(|| {
-            let known = MODELS.iter().map(|row| row.0.to_string()).collect();
-            Error::UnknownName { kind: "CLIP model", name: name.into(), known }
-        })?;
+        let row = MODELS
+            .iter()
+            .find(|row| row.0 == name)
+            .ok_or_else(|| Error::unknown_name("CLIP model", name, MODELS.iter().map(|row| row.0)))?;
         let (_, [width, hidden, layers, heads, patch], text, features, openai) = *row;
         let gelu = if openai { Gelu::Quick } else { Gelu::Exact };
         let stack = StackConfig { width, hidden, layers, heads, gelu, eps: 1e-5 };

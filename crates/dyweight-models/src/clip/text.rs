@@ -59,10 +59,12 @@ impl TextTower {
             return Err(Error::Shape { what: "token ids".into(), expected, found });
         }
         let vocabulary = self.config.vocabulary;
-        let embedded = self.tokens.forward(n, ids).map_err(|_| Error::BadValue {
-            name: "prompt",
-            value: format!("token {}", ids.iter().max().copied().unwrap_or(0)),
-            expected: format!("the text encoder knows tokens 0 to {}", vocabulary - 1),
+        let embedded = self.tokens.forward(n, ids).map_err(|_| {
+            Error::bad_value(
+                "prompt",
+                format!("token {}", ids.iter().max().copied().unwrap_or(0)),
+                format!("the text encoder knows tokens 0 to {}", vocabulary - 1),
+            )
         })?;
         let width = self.config.stack.width;
         let table = &self.positions.data()[..count * width];

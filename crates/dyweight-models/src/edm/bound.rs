@@ -52,8 +52,8 @@ impl Preconditioned for Bound<'_> {
         let positive = |sigma: &f64| (*sigma as f32) > 0.0 && (*sigma as f32).is_finite();
         match (0..samples).map(|i| levels.of(i)).find(|sigma| !positive(sigma)) {
             Some(sigma) => {
-                let expected = "a network is told a positive, finite noise level".into();
-                Err(Error::BadValue { name: "sigma", value: dyweight_core::error::number(sigma), expected })
+                let expected = "a network is told a positive, finite noise level";
+                Err(Error::bad_value("sigma", dyweight_core::error::number(sigma), expected))
             }
             None => Ok(()),
         }

@@ -65,10 +65,11 @@ impl EdmFile {
             }
         };
         let given = config.map(read_config).transpose()?;
-        let config = given.or(inside).ok_or_else(|| Error::Conflict {
-            problem: format!("{} holds tensors but not what network they belong to", path.display()),
-            hint: "give --model-config: a JSON file with cls, img_resolution, img_channels, … as the network was made"
-                .into(),
+        let config = given.or(inside).ok_or_else(|| {
+            Error::conflict(
+                format!("{} holds tensors but not what network they belong to", path.display()),
+                "give `model-config`: a JSON file with cls, img_resolution, img_channels, … as the network was made",
+            )
         })?;
         Ok(Self { path: path.into(), config, tensors })
     }

@@ -39,7 +39,7 @@ pub use published::{PUBLISHED, published};
 pub use tensors::TensorPlan;
 
 use dyweight_core::denoiser::{Condition, Differentiable, Model, Prediction};
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::{Result, named};
 use dyweight_nn::ConvAlgo;
 use precond::Precond;
 use unet::UNet;
@@ -120,9 +120,5 @@ impl Model for Edm {
 /// The convolution algorithm of a name.
 pub fn conv_algo(name: &str) -> Result<ConvAlgo> {
     let known = [("winograd4", ConvAlgo::Winograd4), ("winograd2", ConvAlgo::Winograd2), ("direct", ConvAlgo::Direct)];
-    known.iter().find(|(n, _)| *n == name).map(|(_, algo)| *algo).ok_or_else(|| Error::UnknownName {
-        kind: "convolution",
-        name: name.into(),
-        known: known.iter().map(|(n, _)| n.to_string()).collect(),
-    })
+    named("convolution", name, &known)
 }

@@ -26,10 +26,7 @@ pub fn published(name: &str) -> Result<Config> {
         "edm-imagenet64" => json!({
             "cls": "EDMPrecond", "model_type": "DhariwalUNet", "img_resolution": 64, "img_channels": 3, "label_dim": 1000,
         }),
-        _ => {
-            let known = PUBLISHED.iter().map(|(n, _)| n.to_string()).collect();
-            return Err(Error::UnknownName { kind: "architecture", name: name.into(), known });
-        }
+        _ => return Err(Error::unknown_name("architecture", name, PUBLISHED.iter().map(|(n, _)| n))),
     };
     let Value::Object(map) = options else {
         return Err(Error::malformed(Path::new(name), Malformed::Missing { name: "cls".into() }));

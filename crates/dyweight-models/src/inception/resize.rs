@@ -36,10 +36,7 @@ impl Resize {
         match name {
             "edm" => Ok(Self::Edm),
             "pytorch-fid" => Ok(Self::PytorchFid),
-            other => {
-                let known = Self::NAMES.map(String::from).to_vec();
-                Err(Error::UnknownName { kind: "resize rule", name: other.into(), known })
-            }
+            other => Err(Error::unknown_name("resize rule", other, Self::NAMES)),
         }
     }
 
@@ -102,10 +99,10 @@ impl Preprocess {
     pub(super) fn new(resize: Resize, shape: [usize; 3]) -> Result<Self> {
         let [c, h, w] = shape;
         if ![1, COLOURS].contains(&c) || h == 0 || w == 0 {
-            return Err(Error::Conflict {
-                problem: format!("Inception-v3 takes images of 1 or 3 channels, not {c}x{h}x{w}"),
-                hint: "features of Inception are for images; decode latents first".into(),
-            });
+            return Err(Error::conflict(
+                format!("Inception-v3 takes images of 1 or 3 channels, not {c}x{h}x{w}"),
+                "features of Inception are for images; decode latents first",
+            ));
         }
         let (gain, offset) = resize.gain_and_offset();
         Ok(Self { shape, rows: resize.taps(h), columns: resize.taps(w), gain, offset })

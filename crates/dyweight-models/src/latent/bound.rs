@@ -54,10 +54,7 @@ impl<N: Network> Preconditioned for Bound<'_, N> {
             return Err(Error::Shape { what: "contexts".into(), expected: vec![n], found: vec![contexts.len()] });
         }
         match (0..n).map(|i| levels.of(i)).find(|sigma| !(*sigma > 0.0 && sigma.is_finite())) {
-            Some(sigma) => {
-                let expected = "a network is told a positive, finite noise level".into();
-                Err(Error::BadValue { name: "sigma", value: sigma.to_string(), expected })
-            }
+            Some(sigma) => Err(Error::bad_value("sigma", sigma, "a network is told a positive, finite noise level")),
             None => Ok(()),
         }
     }

@@ -116,8 +116,7 @@ impl FlowModel {
             Context::Text(text) => text.clone(),
             Context::Unconditional => self.nothing()?,
             Context::Class(class) => {
-                let expected = "this model has no classes: give --prompt".into();
-                return Err(Error::BadValue { name: "class", value: class.to_string(), expected });
+                return Err(Error::bad_value("class", class, "this model has no classes: give `prompt`"));
             }
         };
         if text.pooled.len() != self.flux.config().pooled {
@@ -146,8 +145,7 @@ impl FlowModel {
 pub(super) fn text_tokens(config: &FluxConfig, asked: Option<usize>) -> Result<usize> {
     match asked {
         Some(tokens) if !(1..=MOST_TEXT_TOKENS).contains(&tokens) => {
-            let expected = format!("must lie between 1 and {MOST_TEXT_TOKENS}");
-            Err(Error::BadValue { name: "text-tokens", value: tokens.to_string(), expected })
+            Err(Error::bad_value("text-tokens", tokens, format!("must lie between 1 and {MOST_TEXT_TOKENS}")))
         }
         Some(tokens) => Ok(tokens),
         None => Ok(TEXT_TOKENS[usize::from(!config.guidance)]),
@@ -156,9 +154,11 @@ pub(super) fn text_tokens(config: &FluxConfig, asked: Option<usize>) -> Result<u
 
 /// The shape of the latents: as given, or for images of the size asked for, or 1024 pixels high and wide.
 pub(super) fn latent_shape(config: &FluxConfig, factor: Option<usize>, settings: &Settings) -> Result<[usize; 3]> {
-    let channels = config.latent_channels().ok_or_else(|| Error::Conflict {
-        problem: format!("the transformer takes {} numbers per token and gives {}", config.inputs, config.outputs),
-        hint: "only networks that predict what they are given can be sampled: four pixels of latents a token".into(),
+    let channels = config.latent_channels().ok_or_else(|| {
+        Error::conflict(
+            format!("the transformer takes {} numbers per token and gives {}", config.inputs, config.outputs),
+            "only networks that predict what they are given can be sampled: four pixels of latents a token",
+        )
     })?;
     settings.latents(channels, USUAL_SIZE, PATCH, factor)
 }
@@ -201,10 +201,8 @@ impl Network for At<'_> {
 impl Model for FlowModel {
     fn bind<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>> {
         if self.takes_guidance() && condition.negative != Context::Unconditional {
-            return Err(Error::Conflict {
-                problem: "the guidance of this model is an input of its network and leads away from nothing".into(),
-                hint: "leave --negative out".into(),
-            });
+            let why = "the guidance of this model is an input of its network and leads away from nothing";
+            return Err(Error::no_effect("negative", why));
         }
         let contexts = self.contexts(condition)?;
         self.texts.release();

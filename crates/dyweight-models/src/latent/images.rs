@@ -67,10 +67,10 @@ impl Decoder for ImageDecoder {
     fn with_pullback<'d>(&'d self, samples: &Tensor) -> Result<(Tensor, DecoderPullback<'d>)> {
         let [_, h, w] = self.latents;
         if Tiling::of([h, w]).is_some() {
-            return Err(Error::Conflict {
-                problem: format!("latents of {h}x{w} are decoded in tiles, whose gradient is not known"),
-                hint: "train on smaller images, or with a loss of latents: l2, l1 or huber".into(),
-            });
+            return Err(Error::conflict(
+                format!("latents of {h}x{w} are decoded in tiles, whose gradient is not known"),
+                "train on smaller images, or with a loss of latents: l2, l1 or huber",
+            ));
         }
         let kept = samples.clone();
         let back = move |gradient: &Tensor| {

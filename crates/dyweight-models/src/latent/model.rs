@@ -126,11 +126,10 @@ impl LatentModel {
     ) -> Result<Self> {
         let config = unet.config();
         if config.inputs != config.outputs {
-            return Err(Error::Conflict {
-                problem: format!("the U-Net takes {} channels and gives {}", config.inputs, config.outputs),
-                hint: "only networks that predict what they are given can be sampled: no inpainting or upscaling"
-                    .into(),
-            });
+            return Err(Error::conflict(
+                format!("the U-Net takes {} channels and gives {}", config.inputs, config.outputs),
+                "only networks that predict what they are given can be sampled: no inpainting or upscaling",
+            ));
         }
         if let (Some(width), Some(texts)) = (config.context, &texts)
             && texts.width() != width
@@ -163,9 +162,11 @@ impl LatentModel {
     }
 
     fn encode(&self, prompt: &str) -> Result<Arc<TextContext>> {
-        let texts = self.texts.as_ref().ok_or_else(|| Error::Conflict {
-            problem: "this model came without a text encoder or without its tokenizer".into(),
-            hint: "give --tokenizer: a folder with vocab.json and merges.txt".into(),
+        let texts = self.texts.as_ref().ok_or_else(|| {
+            Error::conflict(
+                "this model came without a text encoder or without its tokenizer",
+                "give `tokenizer`: a folder with vocab.json and merges.txt",
+            )
         })?;
         texts.encode(prompt).map(Arc::new)
     }
@@ -173,16 +174,13 @@ impl LatentModel {
     fn context(&self, context: &Context) -> Result<Arc<TextContext>> {
         match context {
             Context::Text(text) => Ok(text.clone()),
-            Context::Unconditional => self.empty.clone().ok_or_else(|| Error::Conflict {
-                problem: "this model must be asked for something".into(),
-                hint: "give --prompts (one alone to sample: --prompt), and --tokenizer if the model came without one"
-                    .into(),
+            Context::Unconditional => self.empty.clone().ok_or_else(|| {
+                Error::conflict(
+                    "this model must be asked for something",
+                    "give `prompts` (one alone to sample: `prompt`), and `tokenizer` if the model came without one",
+                )
             }),
-            Context::Class(class) => Err(Error::BadValue {
-                name: "class",
-                value: class.to_string(),
-                expected: "this model has no classes: give --prompt".into(),
-            }),
+            Context::Class(class) => Err(Error::bad_value("class", class, "this model has no classes: give `prompt`")),
         }
     }
 
@@ -238,11 +236,11 @@ impl Settings {
         step: usize,
         factor: Option<usize>,
     ) -> Result<[usize; 3]> {
-        let bad = |name, value: usize, expected| Err(Error::BadValue { name, value: value.to_string(), expected });
+        let bad = |name, value: usize, expected| Err(Error::bad_value(name, value, expected));
         let side = |name: &'static str, pixels: Option<usize>| -> Result<usize> {
             let Some(pixels) = pixels else { return Ok(usual) };
             let Some(factor) = factor else {
-                return bad(name, pixels, "this model has no autoencoder: give --shape of the latents".into());
+                return bad(name, pixels, "this model has no autoencoder: give `shape` of the latents".into());
             };
             let unit = factor * step;
             if pixels == 0 || pixels % unit != 0 {
@@ -256,7 +254,7 @@ impl Settings {
                     let Some(pixels) = pixels else { continue };
                     if side(name, Some(pixels))? != latent {
                         let expected = format!("the latents given are {}x{}, of another {name}", shape[1], shape[2]);
-                        return Err(Error::BadValue { name, value: pixels.to_string(), expected });
+                        return Err(Error::bad_value(name, pixels, expected));
                     }
                 }
                 shape
@@ -316,8 +314,7 @@ impl Model for LatentModel {
 
     fn context_of(&self, text: &str) -> Result<Context> {
         if self.unet.config().context.is_none() {
-            let expected = "this model takes no text".into();
-            return Err(Error::BadValue { name: "prompt", value: "given".into(), expected });
+            return Err(Error::bad_value("prompt", "given", "this model takes no text"));
         }
         self.encode(text).map(Context::Text)
     }

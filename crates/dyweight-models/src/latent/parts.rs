@@ -225,8 +225,8 @@ impl Bundle {
 }
 
 fn needs_config(path: &Path, what: &str) -> Error {
-    Error::Conflict {
-        problem: format!("{} holds a {what}, but not its configuration", path.display()),
-        hint: "give --model-config: the config.json that goes with it".into(),
-    }
+    Error::conflict(
+        format!("{} holds a {what}, but not its configuration", path.display()),
+        "give `model-config`: the config.json that goes with it",
+    )
 }

@@ -44,10 +44,7 @@ pub fn probe(
         "text" => text(bundle, &input),
         "text2" => text2(bundle, &input, precision),
         "clip" => clip(bundle, &input),
-        _ => {
-            let known = PARTS.map(String::from).to_vec();
-            Err(Error::UnknownName { kind: "part", name: part.into(), known })
-        }
+        _ => Err(Error::unknown_name("part", part, PARTS)),
     }
 }
 
@@ -265,11 +262,9 @@ impl Input<'_> {
             return Err(self.misshapen(name, vec![1, 77], tensor.shape()));
         }
         let id = |v: f64| {
-            (v.fract() == 0.0 && (0.0..4e9).contains(&v)).then_some(v as u32).ok_or_else(|| Error::BadValue {
-                name: "ids",
-                value: v.to_string(),
-                expected: "token numbers are whole and not negative".into(),
-            })
+            (v.fract() == 0.0 && (0.0..4e9).contains(&v))
+                .then_some(v as u32)
+                .ok_or_else(|| Error::bad_value("ids", v, "token numbers are whole and not negative"))
         };
         Ok((n, tensor.to_f64().into_iter().map(id).collect::<Result<_>>()?))
     }

@@ -61,12 +61,11 @@ impl Texts {
     /// What the model sees of a text.
     pub(super) fn encode(&self, text: &str) -> Result<Arc<TextContext>> {
         if !self.is_complete() {
-            return Err(Error::Conflict {
-                problem: "this model came without its text encoders or without their tokenizers".into(),
-                hint: "its folder must have text_encoder, text_encoder_2, tokenizer and tokenizer_2; --tokenizer names a folder \
-                       with the last two"
-                    .into(),
-            });
+            return Err(Error::conflict(
+                "this model came without its text encoders or without their tokenizers",
+                "its folder must have text_encoder, text_encoder_2, tokenizer and tokenizer_2; `tokenizer` names a folder \
+                       with the last two",
+            ));
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let encoders = match &mut *open {

@@ -45,10 +45,7 @@ impl Resampling {
     /// The rule of a name.
     pub fn named(name: &str) -> Result<Self> {
         let found = Self::NAMES.iter().position(|known| *known == name);
-        found.map(|index| Self::ALL[index]).ok_or_else(|| {
-            let known = Self::NAMES.map(String::from).to_vec();
-            Error::UnknownName { kind: "preprocessing", name: name.into(), known }
-        })
+        found.map(|index| Self::ALL[index]).ok_or_else(|| Error::unknown_name("preprocessing", name, Self::NAMES))
     }
 
     /// Its name.
@@ -109,10 +106,10 @@ impl Preprocess {
         let longer = (self.shorter * long) as f64 / short as f64;
         if longer > LONGEST as f64 {
             let found = format!("a picture of {w}x{h} pixels");
-            return Err(Error::Conflict {
-                problem: format!("{found} is too narrow: {} pixels across make it {longer:.0} long", self.shorter),
-                hint: "leave it out".into(),
-            });
+            return Err(Error::conflict(
+                format!("{found} is too narrow: {} pixels across make it {longer:.0} long", self.shorter),
+                "leave it out",
+            ));
         }
         let longer = longer as usize;
         Ok(if h <= w { [self.shorter, longer] } else { [longer, self.shorter] })

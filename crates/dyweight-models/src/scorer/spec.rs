@@ -44,10 +44,7 @@ impl ScorerSpec {
         let mut scorer = match self.kind {
             ScoreKind::Clip | ScoreKind::Hps => self.clip(gelu)?,
             ScoreKind::ImageReward if gelu.is_some() => {
-                return Err(Error::Conflict {
-                    problem: "--activation is for CLIP's layers: ImageReward has only one".into(),
-                    hint: "leave --activation out".into(),
-                });
+                return Err(Error::no_effect("activation", "it is for CLIP's layers, and ImageReward has only one"));
             }
             ScoreKind::ImageReward => self.reward()?,
         };
@@ -106,10 +103,7 @@ impl ScorerSpec {
         let tokenizer = WordPiece::read(&self.tokenizer_place(WordPiece::is_in, BERT_FILES)?)?;
         let (reward, sha256) = match self.random() {
             Some(RANDOM_REWARD) => (ImageReward::random(&RewardConfig::published(), 0)?, self.random_sha256()),
-            Some(name) => {
-                let known = vec![RANDOM_REWARD.into()];
-                return Err(Error::UnknownName { kind: "ImageReward model", name: name.into(), known });
-            }
+            Some(name) => return Err(Error::unknown_name("ImageReward model", name, [RANDOM_REWARD])),
             None => RewardFile::open(&self.weights, self.config.as_deref())?.build()?,
         };
         let preprocess = Preprocess::new(Resampling::Pil, Crop::NearestEven, reward.config().vision.size);
@@ -135,9 +129,11 @@ impl ScorerSpec {
             return Ok(given.clone());
         }
         let places = [self.folder().to_path_buf(), self.folder().join("tokenizer")];
-        places.into_iter().find(|place| is_in(place)).ok_or_else(|| Error::Conflict {
-            problem: format!("no tokenizer lies beside {}", shown(&self.weights)),
-            hint: format!("give --tokenizer, a folder with {files}"),
+        places.into_iter().find(|place| is_in(place)).ok_or_else(|| {
+            Error::conflict(
+                format!("no tokenizer lies beside {}", shown(&self.weights)),
+                format!("give `tokenizer`, a folder with {files}"),
+            )
         })
     }
 }

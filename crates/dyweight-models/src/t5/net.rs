@@ -136,10 +136,12 @@ impl T5 {
             let (expected, found) = (vec![n, tokens.clamp(1, LONGEST)], vec![n, tokens]);
             return Err(Error::Shape { what: "token ids".into(), expected, found });
         }
-        let mut x = self.shared.forward(n, ids).map_err(|_| Error::BadValue {
-            name: "prompt",
-            value: format!("token {}", ids.iter().max().copied().unwrap_or(0)),
-            expected: format!("the text encoder knows tokens 0 to {}", self.config.vocabulary - 1),
+        let mut x = self.shared.forward(n, ids).map_err(|_| {
+            Error::bad_value(
+                "prompt",
+                format!("token {}", ids.iter().max().copied().unwrap_or(0)),
+                format!("the text encoder knows tokens 0 to {}", self.config.vocabulary - 1),
+            )
         })?;
         let pairs = biases(&self.table, self.config.heads, tokens, self.config.farthest);
         let bias = Bias { pairs: Some(&pairs), ..Bias::NONE };

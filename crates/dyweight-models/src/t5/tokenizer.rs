@@ -160,7 +160,7 @@ impl UnigramTokenizer {
     pub fn encode(&self, text: &str, length: usize) -> Result<Vec<u32>> {
         if text.len() > LONGEST_TEXT {
             let value = format!("{} bytes", text.len());
-            return Err(Error::BadValue { name: "prompt", value, expected: "at most 1 MiB".into() });
+            return Err(Error::bad_value("prompt", value, "at most 1 MiB"));
         }
         let mut ids = Vec::new();
         let mut rest = text;

@@ -100,13 +100,13 @@ fn only_file(dir: &Path, counts: impl Fn(&str) -> bool) -> Result<PathBuf> {
     match found.as_slice() {
         [path] => Ok(path.clone()),
         [] => Err(no_weights(dir)),
-        several => Err(Error::Conflict {
-            problem: format!("{} holds {} files of weights", shown(dir), several.len()),
-            hint: format!(
+        several => Err(Error::conflict(
+            format!("{} holds {} files of weights", shown(dir), several.len()),
+            format!(
                 "name the one that is meant: {}",
                 several.iter().take(4).map(|p| shown(p)).collect::<Vec<_>>().join(", ")
             ),
-        }),
+        )),
     }
 }
 

@@ -52,7 +52,7 @@ impl Failure {
                 let (step, sample) = (step as usize, sample as usize);
                 Error::Diverged { solver, step, sigma, tensor: lasting(tensor), sample, value }
             }
-            Failure::BadValue { name, value, expected } => Error::BadValue { name: lasting(name), value, expected },
+            Failure::BadValue { name, value, expected } => Error::bad_value(lasting(name), value, expected),
             Failure::Cancelled => Error::Cancelled,
             Failure::Foreign(words) => Error::foreign(format!("in another process: {words}")),
         }

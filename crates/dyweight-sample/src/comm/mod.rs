@@ -154,8 +154,8 @@ impl dyn Comm + '_ {
 }
 
 fn disagreement() -> Error {
-    Error::Conflict {
-        problem: "the processes of this job do not understand each other".into(),
-        hint: "start the same program with the same options in every process".into(),
-    }
+    Error::conflict(
+        "the processes of this job do not understand each other",
+        "start the same program with the same options in every process",
+    )
 }

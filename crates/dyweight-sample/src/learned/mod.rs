@@ -70,10 +70,10 @@ impl Learned {
     pub fn at(self, asked: Asked) -> Result<Self> {
         match (&self.body, &self.file) {
             (_, Some(file)) => Ok(Self::of(&self.source, file.at(&self.source, asked)?)),
-            (MethodParams::Any(_), None) => Err(Error::Conflict {
-                problem: format!("{} holds the numbers of many budgets without their grid", self.source),
-                hint: "use the solver file that training wrote".into(),
-            }),
+            (MethodParams::Any(_), None) => Err(Error::conflict(
+                format!("{} holds the numbers of many budgets without their grid", self.source),
+                "use the solver file that training wrote",
+            )),
             _ => Ok(self),
         }
     }
@@ -85,9 +85,11 @@ impl Learned {
 
     /// The whole solver file; a source of bare numbers has none.
     pub fn into_file(self) -> Result<SolverFile> {
-        self.file.ok_or_else(|| Error::Conflict {
-            problem: format!("{} holds bare weights without their grid", self.source),
-            hint: "use a solver file ('dyweight train' and 'dyweight convert' write them) or a preset".into(),
+        self.file.ok_or_else(|| {
+            Error::conflict(
+                format!("{} holds bare weights without their grid", self.source),
+                "use a solver file, as training and converting write them, or a preset",
+            )
         })
     }
 

@@ -36,8 +36,8 @@ pub fn released(coefficients: &OfficialCoefficients) -> Result<SolverFile> {
             (Prediction::Velocity, Schedule::Flow { shift }, (0.0, 1.0))
         }
         other => {
-            let known = ["polynomial", "discrete", "flux_shift"].map(String::from).to_vec();
-            return Err(Error::UnknownName { kind: "released schedule", name: other.into(), known });
+            let known = ["polynomial", "discrete", "flux_shift"];
+            return Err(Error::unknown_name("released schedule", other, known));
         }
     };
     let row = |(i, row): (usize, &Vec<f64>)| row[(i + 1).saturating_sub(coefficients.window)..=i].to_vec();
@@ -54,10 +54,12 @@ pub fn released(coefficients: &OfficialCoefficients) -> Result<SolverFile> {
 }
 
 fn rho(coefficients: &OfficialCoefficients) -> Result<f64> {
-    coefficients.schedule.rho.ok_or_else(|| Error::BadValue {
-        name: "rho",
-        value: "missing".into(),
-        expected: format!("the released schedule '{}' has an exponent", coefficients.schedule.kind),
+    coefficients.schedule.rho.ok_or_else(|| {
+        Error::bad_value(
+            "rho",
+            "missing",
+            format!("the released schedule '{}' has an exponent", coefficients.schedule.kind),
+        )
     })
 }
 fn training_facts(training: &official::TrainingFacts) -> serde_json::Map<String, serde_json::Value> {

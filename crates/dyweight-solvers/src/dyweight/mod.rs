@@ -83,8 +83,7 @@ impl LearnedSolver for Weights {
     fn check(&self) -> Result<()> {
         let window = self.weights.iter().map(Vec::len).max().unwrap_or(0);
         if self.order != window {
-            let expected = format!("the longest row has {window} weights");
-            return Err(Error::BadValue { name: "order", value: self.order.to_string(), expected });
+            return Err(Error::bad_value("order", self.order, format!("the longest row has {window} weights")));
         }
         self.span.check(&widths(&self.weights))?;
         self.span.require_finite()?;

@@ -138,12 +138,11 @@ fn beginning(spec: &TrainSpec, frame: &Frame, open: &Open) -> Result<Beginning> 
     let (steps, afs) = (frame.grid.steps(), frame.afs);
     let window = spec.order.unwrap_or(USUAL_WINDOW);
     if window == 0 {
-        let expected = "a window has at least the current slope: 1 or more".into();
-        return Err(Error::BadValue { name: "order", value: "0".into(), expected });
+        return Err(Error::bad_value("order", "0", "a window has at least the current slope: 1 or more"));
     }
     if steps.saturating_mul(window.min(steps)) > MOST_WEIGHTS {
         let expected = format!("{steps} steps of so many weights are more than {MOST_WEIGHTS}");
-        return Err(Error::BadValue { name: "order", value: window.to_string(), expected });
+        return Err(Error::bad_value("order", window, expected));
     }
     let scales = vec![1.0; steps - usize::from(afs)];
     let time_shift = !spec.dyweight.no_time_shift.unwrap_or(false);
@@ -168,8 +167,8 @@ fn start_from(spec: &TrainSpec, (file, open): (&str, &Open), steps: usize, afs: 
     let asked = Asked { budget: Some(Budget::Steps(steps)), guidance: spec.guidance, calls: None };
     let (body, _) = match open(file, Some(asked)) {
         Err(Error::UnknownName { .. }) | Err(Error::Io { .. }) if !file.contains(['.', '/', ':']) => {
-            let known = ["ab", "euler", "uniform", "perturbed", "a solver file"].map(String::from).to_vec();
-            return Err(Error::UnknownName { kind: "initialisation", name: file.into(), known });
+            let known = ["ab", "euler", "uniform", "perturbed", "a solver file"];
+            return Err(Error::unknown_name("initialisation", file, known));
         }
         other => other?,
     };

@@ -7,10 +7,10 @@ use dyweight_core::error::{Error, Result};
 
 /// The refusal of a number of calls that a solver does not make.
 pub fn other_budget(source: &str, nfe: usize, wanted: usize) -> Error {
-    Error::Conflict {
-        problem: format!("'{source}' is for {nfe} calls, not {wanted}"),
-        hint: format!("leave --nfe out, or train a solver with --nfe {wanted}"),
-    }
+    Error::conflict(
+        format!("'{source}' is for {nfe} calls, not {wanted}"),
+        format!("leave `nfe` out, or train a solver with `nfe = {wanted}`"),
+    )
 }
 
 /// What is asked of a file that may serve a range.
@@ -38,7 +38,7 @@ impl SolverFile {
     pub fn joined(mut files: Vec<(String, Self)>) -> Result<Self> {
         let strength = |file: &Self| file.guidance.unwrap_or(f64::NEG_INFINITY);
         files.sort_by(|(_, a), (_, b)| strength(a).total_cmp(&strength(b)).then(a.steps.cmp(&b.steps)));
-        let refused = |problem: String, hint: &str| Err(Error::Conflict { problem, hint: hint.into() });
+        let refused = |problem: String, hint: &str| Err(Error::conflict(problem, hint));
         let Some((longest, last)) = files.last().filter(|_| files.len() > 1) else {
             return refused(
                 "one solver has no range of budgets".into(),
@@ -132,14 +132,14 @@ impl SolverFile {
         let calls = calls.unwrap_or(self.calls()).max(1);
         let (fewest, longest) = any.range();
         let (least, most) = (self.evaluations(fewest) * calls, self.evaluations(longest) * calls);
-        let refused = |problem: String, hint: String| Err(Error::Conflict { problem, hint });
+        let refused = |problem: String, hint: String| Err(Error::conflict(problem, hint));
         let steps = match budget {
             Some(Budget::Steps(steps)) => steps,
             Some(Budget::Nfe(nfe)) if nfe % calls != 0 => {
                 let near = (nfe / calls).max(1) * calls;
                 return refused(
                     format!("an evaluation costs {calls} calls, of which {nfe} is no multiple"),
-                    format!("use --nfe {near} or --nfe {}", near + calls),
+                    format!("use `nfe = {near}` or `nfe = {}`", near + calls),
                 );
             }
             Some(Budget::Nfe(nfe)) => (nfe / calls).saturating_add(usize::from(self.afs)),
@@ -147,7 +147,7 @@ impl SolverFile {
             None => {
                 return refused(
                     format!("{source} serves every budget from {least} to {most} network calls"),
-                    format!("choose one with --nfe, as in --nfe {}", least.midpoint(most) / calls * calls),
+                    format!("choose one with `nfe`, as in `nfe = {}`", least.midpoint(most) / calls * calls),
                 );
             }
         };
@@ -158,7 +158,7 @@ impl SolverFile {
             };
             return refused(
                 format!("{source} serves budgets from {least} to {most} network calls, not {asked}"),
-                "choose one of those with --nfe, or train over a wider range".into(),
+                "choose one of those with `nfe`, or train over a wider range".into(),
             );
         }
         let guidance = match any.guidance_range() {
@@ -169,7 +169,7 @@ impl SolverFile {
                     let asked = other.map_or("none".into(), |g| g.to_string());
                     return refused(
                         format!("{source} serves guidance from {weakest} to {strongest}, not {asked}"),
-                        format!("choose one with --guidance, as in --guidance {}", weakest.midpoint(strongest)),
+                        format!("choose one with `guidance`, as in `guidance = {}`", weakest.midpoint(strongest)),
                     );
                 }
             },

@@ -86,9 +86,8 @@ pub fn check_edges(edges: &[f64]) -> Result<()> {
     if rise && proper && (1..=MOST_EDGES).contains(&edges.len()) {
         return Ok(());
     }
-    let value = format!("edges {edges:?}").chars().take(80).collect();
-    let expected = format!("1 to {MOST_EDGES} edges of bands, rising from above 0");
-    Err(Error::BadValue { name: "span", value, expected })
+    let value = format!("{:.80}", format!("edges {edges:?}"));
+    Err(Error::bad_value("span", value, format!("1 to {MOST_EDGES} edges of bands, rising from above 0")))
 }
 
 /// y = c_{band}·z, frequency by frequency.

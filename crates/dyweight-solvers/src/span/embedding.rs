@@ -63,7 +63,7 @@ impl<T> EmbeddingShift<T> {
         if !(1..=MOST_NUMBERS).contains(&self.params()) {
             let (value, expected) =
                 (self.params().to_string(), format!("an embedding has 1 to {MOST_NUMBERS} numbers"));
-            return Err(Error::BadValue { name: "span", value: format!("shifts of {value}"), expected });
+            return Err(Error::bad_value("span", format!("shifts of {value}"), expected));
         }
         for (call, shift) in self.shifts.iter().enumerate() {
             require_len(&format!("span: numbers of shift {call} of the embedding"), self.params(), shift.len())?;

@@ -58,7 +58,7 @@ impl<T> Operator<T> {
 
     /// An error unless the kernels go with rows of these widths.
     pub fn check(&self, widths: &[usize]) -> Result<()> {
-        let bad = |value: String, expected: String| Err(Error::BadValue { name: "span", value, expected });
+        let bad = |value: String, expected: String| Err(Error::bad_value("span", value, expected));
         if !SIZES.contains(&self.size) {
             return bad(format!("operator of size {}", self.size), "an operator's size is 3 or 5".into());
         }

@@ -59,7 +59,7 @@ impl FromStr for SpanSpec {
 
     fn from_str(text: &str) -> Result<Self> {
         let shown: String = text.chars().take(80).collect();
-        let bad = || Error::BadValue { name: "span", value: shown.clone(), expected: EXPECTED.into() };
+        let bad = || Error::bad_value("span", &shown, EXPECTED);
         let mut spec = Self::default();
         if text.trim() == "none" {
             return Ok(spec);
@@ -78,7 +78,7 @@ impl FromStr for SpanSpec {
                 _ => return Err(bad()),
             };
             if !is_new {
-                return Err(Error::BadValue { name: "span", value: shown, expected: format!("{name} only once") });
+                return Err(Error::bad_value("span", &shown, format!("{name} only once")));
             }
         }
         spec.bands.iter().try_for_each(|edges| check_edges(edges))?;
@@ -165,7 +165,7 @@ impl SpanSpec {
         }
         let expected =
             format!("{kernels} kernels for {channels} channels have {params} numbers, more than {MOST_NUMBERS}");
-        Err(Error::BadValue { name: "span", value: self.to_string(), expected })
+        Err(Error::bad_value("span", self, expected))
     }
 
     /// The span before training, for rows of these widths.
@@ -253,8 +253,8 @@ impl On {
 }
 
 fn refused(problem: String) -> Error {
-    let hint = "leave that part of --span out; 'state' goes with every model".into();
-    Error::Conflict { problem: format!("--span cannot have {problem}"), hint }
+    let hint = "leave that part of `span` out; 'state' goes with every model";
+    Error::conflict(format!("`span` cannot have {problem}"), hint)
 }
 
 #[cfg(test)]

@@ -138,8 +138,7 @@ pub fn check_steps(name: &'static str, steps: usize) -> Result<()> {
     if (1..=MOST_STEPS).contains(&steps) {
         return Ok(());
     }
-    let expected = format!("must lie between 1 and {MOST_STEPS}");
-    Err(Error::BadValue { name, value: steps.to_string(), expected })
+    Err(Error::bad_value(name, steps, format!("must lie between 1 and {MOST_STEPS}")))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::spelling;
 use dyweight_core::denoiser::{Model, Prediction};
 use dyweight_core::error::{Error, Result};
+use dyweight_core::option;
 use dyweight_core::schedule::{BetaTable, Grid, Schedule, Shift};
 
 /// What a user says about the schedule; what is left out follows from the rule and the model.
@@ -59,25 +60,21 @@ impl ScheduleSpec {
                 let grid = Grid::new(self.sigmas.clone().unwrap_or_default())?;
                 Schedule::Explicit { sigmas: grid.sigmas().to_vec() }
             }
-            _ => {
-                let known = Schedule::NAMES.map(String::from).to_vec();
-                return Err(Error::UnknownName { kind: "schedule", name: name.into(), known });
-            }
+            _ => return Err(Error::unknown_name("schedule", name, Schedule::NAMES)),
         };
         self.refuse_foreign_options(&schedule)?;
         if matches!(schedule, Schedule::Flow { .. }) && prediction != Prediction::Velocity {
-            return Err(Error::Conflict {
-                problem: "the schedule flow is for models that predict velocities; this one predicts denoised samples"
-                    .into(),
-                hint: "leave --schedule out, or choose karras, logsnr, time-uniform or discrete".into(),
-            });
+            return Err(Error::conflict(
+                "the schedule flow is for models that predict velocities; this one predicts denoised samples",
+                "leave `schedule` out, or choose karras, logsnr, time-uniform or discrete",
+            ));
         }
         let ends_above = matches!(schedule, Schedule::Karras { .. } | Schedule::LogSnr | Schedule::TimeUniform { .. });
         if ends_above && prediction == Prediction::Velocity && self.sigma_min.is_none() {
-            return Err(Error::Conflict {
-                problem: format!("a flow ends at level 0, the schedule {name} above it"),
-                hint: "leave --schedule out, or say with --sigma-min where the grid ends".into(),
-            });
+            return Err(Error::conflict(
+                format!("a flow ends at level 0, the schedule {name} above it"),
+                "leave `schedule` out, or say with `sigma-min` where the grid ends",
+            ));
         }
         Ok(schedule)
     }
@@ -115,16 +112,12 @@ impl ScheduleSpec {
 
     fn flow_shift(&self) -> Result<Shift> {
         match (self.shift, self.image_size) {
-            (Some(_), Some(_)) => Err(Error::Conflict {
-                problem: "shift and image-size both decide the flow's shift".into(),
-                hint: "give one of them".into(),
-            }),
+            (Some(_), Some(_)) => {
+                Err(Error::conflict("`shift` and `image-size` both decide the flow's shift", "give one of them"))
+            }
             (Some(shift), None) => Shift::fixed(shift),
             (None, Some(size)) if (16..=1 << 16).contains(&size) => Ok(Shift::for_image(size, size)),
-            (None, Some(size)) => {
-                let expected = "must lie between 16 and 65536 pixels".into();
-                Err(Error::BadValue { name: "image-size", value: size.to_string(), expected })
-            }
+            (None, Some(size)) => Err(Error::bad_value("image-size", size, "must lie between 16 and 65536 pixels")),
             (None, None) => Shift::fixed(1.0),
         }
     }
@@ -142,12 +135,6 @@ impl ScheduleSpec {
             ("sigma-min", self.sigma_min.is_some() && (flow || explicit)),
             ("sigma-max", self.sigma_max.is_some() && (flow || explicit)),
         ];
-        match foreign.iter().find(|(_, wrong)| *wrong) {
-            Some((option, _)) => Err(Error::Conflict {
-                problem: format!("{option} does not belong to the chosen schedule"),
-                hint: format!("leave --{option} out or choose another --schedule"),
-            }),
-            None => Ok(()),
-        }
+        option::refuse(&foreign, |option| Error::no_effect(option, "the chosen `schedule` does not have it"))
     }
 }

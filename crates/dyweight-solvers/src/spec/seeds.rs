@@ -13,7 +13,7 @@ const MOST: u64 = 100_000_000;
 impl Seeds {
     /// Reads a list.
     pub fn parse(text: &str) -> Result<Self> {
-        let bad = |expected: &str| Error::BadValue { name: "seeds", value: text.into(), expected: expected.into() };
+        let bad = |expected: &str| Error::bad_value("seeds", text, expected);
         let mut ranges = Vec::new();
         let mut total = 0u64;
         for part in text.split(',') {

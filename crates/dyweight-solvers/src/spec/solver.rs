@@ -88,24 +88,23 @@ impl SolverSpec {
             && let Some((method, order)) = find(&solver)?
         {
             let name = method.name;
-            let (flag, colon) = order.map_or_else(Default::default, |o| (format!(" --order {o}"), format!(":{o}")));
-            return Err(Error::Conflict {
-                problem: format!("'{}' names a solver and a schedule", self.solver),
-                hint: format!("use --solver {name}{flag} --schedule {schedule}, or in a list {name}{colon}@{schedule}"),
-            });
+            let (with, colon) = order.map_or_else(Default::default, |o| (format!(" `order = {o}`"), format!(":{o}")));
+            return Err(Error::conflict(
+                format!("'{}' names a solver and a schedule", self.solver),
+                format!("use `solver = {name}`{with} `schedule = {schedule}`, or in a list {name}{colon}@{schedule}"),
+            ));
         }
         // As in lists of solvers, which read these parts themselves.
         if let Some((solver, rest)) = self.solver.split_once([':', '@'])
             && let Some((method, _)) = find(solver)?
         {
             let flag = if self.solver[solver.len()..].starts_with(':') { "order" } else { "schedule" };
-            return Err(Error::Conflict {
-                problem: format!("'{}' is how a list of solvers has it", self.solver),
-                hint: format!("use --solver {} --{flag} {rest}", method.name),
-            });
+            return Err(Error::conflict(
+                format!("'{}' is how a list of solvers has it", self.solver),
+                format!("use `solver = {}` `{flag} = {rest}`", method.name),
+            ));
         }
-        let known = METHODS.iter().map(|m| m.name.to_string()).collect();
-        Err(Error::UnknownName { kind: "solver", name: self.solver.clone(), known })
+        Err(Error::unknown_name("solver", self.solver.clone(), METHODS.iter().map(|m| m.name)))
     }
 
     /// The solver. `dyweight` is not built here: it needs weights.
@@ -132,12 +131,10 @@ impl SolverSpec {
             "dpmpp" => Box::new(DpmPp::new(order, form)?),
             "unipc" => Box::new(UniPc::new(order, form)?.variant(self.variant.unwrap_or_default())),
             _ => {
-                return Err(Error::Conflict {
-                    problem: format!("solver {} has no coefficients of its own", method.name),
-                    hint:
-                        "give --weights: a solver file, preset:NAME (see 'dyweight list presets') or a safetensors file"
-                            .into(),
-                });
+                return Err(Error::conflict(
+                    format!("solver {} has no coefficients of its own", method.name),
+                    "give `weights`: a solver file, preset:NAME or a safetensors file",
+                ));
             }
         })
     }
@@ -151,14 +148,10 @@ impl SolverSpec {
             ("threshold", self.threshold.is_some()),
         ];
         if let Some((option, _)) = given.iter().find(|(option, given)| *given && !method.options.contains(option)) {
-            return Err(Error::Conflict {
-                problem: format!("{} has no option {option}", method.name),
-                hint: format!("leave --{option} out"),
-            });
+            return Err(Error::no_effect(option, format!("{} does not have it", method.name)));
         }
         if let (Some(order), None) = (self.order, method.highest_order) {
-            let expected = format!("{} has no choice of order", method.name);
-            return Err(Error::BadValue { name: "order", value: order.to_string(), expected });
+            return Err(Error::bad_value("order", order, format!("{} has no choice of order", method.name)));
         }
         Ok(())
     }
@@ -220,8 +213,8 @@ mod tests {
         let said = SolverSpec { order: Some(3), ..SolverSpec::named("dpmpp_2m") }.build(true).unwrap().label();
         assert_eq!(said, SolverSpec { order: Some(3), ..SolverSpec::named("dpmpp") }.build(true).unwrap().label());
         for (name, answer) in [
-            ("dpmpp_2m_karras", "--solver dpmpp --order 2 --schedule karras, or in a list dpmpp:2@karras"),
-            ("euler_karras", "--solver euler --schedule karras"),
+            ("dpmpp_2m_karras", "`solver = dpmpp` `order = 2` `schedule = karras`, or in a list dpmpp:2@karras"),
+            ("euler_karras", "`solver = euler` `schedule = karras`"),
             ("euler_ancestral", "the nearest without noise is 'euler'"),
             ("dpmpp_2m_sde", "the nearest without noise is 'dpmpp'"),
             ("lms", "the nearest is 'ipndm-v'"),

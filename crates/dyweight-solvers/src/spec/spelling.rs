@@ -90,11 +90,11 @@ pub(super) fn foreign(name: &str) -> Result<Option<(&'static str, Option<usize>)
     if let Some((_, method, order)) = SPELLINGS.iter().find(|(spelling, ..)| *spelling == text) {
         return Ok(Some((method, *order)));
     }
-    let other = |problem: String, hint: String| Err(Error::Conflict { problem, hint });
+    let other = |problem: String, hint: String| Err(Error::conflict(problem, hint));
     if let Some(method) = method::list().into_iter().map(|(name, ..)| name).find(|name| plain(name) == text) {
         return other(
             format!("solver '{name}' has to be learned first"),
-            format!("'dyweight train --method {method}' learns one, and --weights takes what it wrote"),
+            format!("training with `method = {method}` learns one, and `weights` takes what it wrote"),
         );
     }
     let noisy = ["eulera", "dpm2a", "ddpm", "lcm", "seeds2", "seeds3", "sasolver"];
@@ -128,10 +128,9 @@ pub(super) fn schedule(name: &str) -> Result<Option<&'static str>> {
         return Ok(Some(rule));
     }
     match SCHEDULE_RELATIVES.iter().find(|(relative, _)| *relative == text) {
-        Some((_, near)) => Err(Error::Conflict {
-            problem: format!("there is no schedule '{name}'"),
-            hint: format!("the nearest is '{near}'; 'dyweight list schedules' shows all"),
-        }),
+        Some((_, near)) => {
+            Err(Error::conflict(format!("there is no schedule '{name}'"), format!("the nearest is '{near}'")))
+        }
         None => Ok(None),
     }
 }

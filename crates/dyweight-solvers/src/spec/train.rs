@@ -147,17 +147,23 @@ pub struct TrainSpec {
     /// The reference algorithm and nothing else: no validation, roll-back or early stop.
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Validation"))]
     pub plain: Option<bool>,
-    /// Class to train for, by number or name [drawn anew for every pair].
-    #[cfg_attr(feature = "clap", arg(long))]
+    /// Class by number or, for fashion, by name (sneaker), or 'none' [drawn for each sample, where the model has classes].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N|NAME|none", help_heading = "Conditions"))]
     pub class: Option<ClassName>,
-    /// File of prompts, one per line; every pair draws one.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
+    /// File of prompts, one per line; sample i shows line i, beginning again after the last; a training pair draws one.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "FILE", conflicts_with = "class", help_heading = "Conditions")
+    )]
     pub prompts: Option<PathBuf>,
     /// What guidance leads away from [the empty text].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "TEXT"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TEXT", help_heading = "Conditions"))]
     pub negative: Option<String>,
-    /// Classifier-free guidance.
-    #[cfg_attr(feature = "clap", arg(long))]
+    /// Classifier-free guidance; every evaluation then costs two calls.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "SCALE", allow_negative_numbers = true, help_heading = "Conditions")
+    )]
     pub guidance: Option<f64>,
     /// Unit noise from the tensor 'noise' [iters,batch,c,h,w] of a safetensors file.
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
@@ -274,8 +280,8 @@ impl TrainSpec {
     /// An error if an option is given that whole solves do not have.
     fn refuse_descent(&self) -> Result<()> {
         let given = [
-            ("batch", self.batch.is_some(), "every iteration takes all pairs: give --pairs, or --micro-batch"),
-            ("accumulate", self.accumulate.is_some(), "every iteration takes all pairs: give --pairs"),
+            ("batch", self.batch.is_some(), "every iteration takes all pairs: give `pairs`, or `micro-batch`"),
+            ("accumulate", self.accumulate.is_some(), "every iteration takes all pairs: give `pairs`"),
             ("lr", self.lr.is_some(), "its steps are damped, and the damping is found by validation"),
             ("rate", self.rate.is_some(), "its steps are damped, and the damping is found by validation"),
             ("warm-up", self.warm_up.is_some(), "its steps are damped, and the damping is found by validation"),
@@ -285,8 +291,7 @@ impl TrainSpec {
             ("relax", self.relax.relax == Some(true), "moving noise needs gradients"),
         ];
         let Some((option, _, why)) = given.iter().find(|(_, given, _)| *given) else { return Ok(()) };
-        let problem = format!("--optimiser gauss-newton has no --{option}: {why}");
-        Err(Error::Conflict { problem, hint: format!("leave --{option} out") })
+        Err(Error::no_effect(option, format!("with `optimiser = gauss-newton` {why}")))
     }
 
     /// A method's comparison, on whole solves.
@@ -303,10 +308,7 @@ impl TrainSpec {
         match self.supervision.as_deref().unwrap_or("endpoint") {
             "endpoint" => Ok(Supervision::Endpoint),
             "path" => Ok(Supervision::Path { stride: positive("substeps", self.substeps.unwrap_or(5))? }),
-            other => {
-                let known = ["endpoint", "path"].map(String::from).to_vec();
-                Err(Error::UnknownName { kind: "supervision", name: other.into(), known })
-            }
+            other => Err(Error::unknown_name("supervision", other, ["endpoint", "path"])),
         }
     }
 }
@@ -352,10 +354,7 @@ impl JointOptions {
     pub fn samples(&self) -> Result<usize> {
         match self.moments.unwrap_or(1000) {
             n if (2..=1_000_000).contains(&n) => Ok(n),
-            n => {
-                let expected = "must lie between 2 and 1000000".into();
-                Err(Error::BadValue { name: "moments", value: n.to_string(), expected })
-            }
+            n => Err(Error::bad_value("moments", n, "must lie between 2 and 1000000")),
         }
     }
 }
@@ -382,14 +381,16 @@ pub enum ClassName {
 }
 
 impl ClassName {
+    /// True if no class is asked for, of a model that may have some.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::Name(name) if name == "none")
+    }
+
     /// The number; a name is none.
     pub fn number(&self) -> Result<usize> {
         match self {
             Self::Number(number) => Ok(*number),
-            Self::Name(name) => {
-                let expected = "must be a class number".into();
-                Err(Error::BadValue { name: "class", value: name.clone(), expected })
-            }
+            Self::Name(name) => Err(Error::bad_value("class", name, "must be a class number")),
         }
     }
 }
@@ -414,7 +415,7 @@ pub fn positive(name: &'static str, value: usize) -> Result<usize> {
     if (1..=100_000_000).contains(&value) {
         return Ok(value);
     }
-    Err(Error::BadValue { name, value: value.to_string(), expected: "must lie between 1 and 100000000".into() })
+    Err(Error::bad_value(name, value, "must lie between 1 and 100000000"))
 }
 
 /// A number of 0 or above, of an option.
@@ -422,7 +423,7 @@ pub fn not_negative(name: &'static str, value: f64) -> Result<f64> {
     if value.is_finite() && value >= 0.0 {
         return Ok(value);
     }
-    Err(Error::BadValue { name, value: value.to_string(), expected: "must be a finite number, 0 or above".into() })
+    Err(Error::bad_value(name, value, "must be a finite number, 0 or above"))
 }
 
 /// A number above a bound, of an option.
@@ -430,5 +431,5 @@ pub fn finite_above(name: &'static str, value: f64, bound: f64) -> Result<f64> {
     if value.is_finite() && value > bound {
         return Ok(value);
     }
-    Err(Error::BadValue { name, value: value.to_string(), expected: format!("must be a finite number above {bound}") })
+    Err(Error::bad_value(name, value, format!("must be a finite number above {bound}")))
 }

@@ -60,7 +60,7 @@ pub struct Term {
 impl Term {
     /// Reads a term.
     pub fn parse(text: &str) -> Result<Self> {
-        let bad = |expected: &str| Error::BadValue { name: "solvers", value: text.into(), expected: expected.into() };
+        let bad = |expected: &str| Error::bad_value("solvers", text, expected);
         let (rest, afs) = match text.trim() {
             t if t.ends_with("+afs") => (&t[..t.len() - 4], Some(true)),
             t if t.ends_with("-afs") => (&t[..t.len() - 4], Some(false)),

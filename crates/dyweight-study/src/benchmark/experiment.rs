@@ -175,11 +175,7 @@ impl Judging {
         let grid = grid.map_err(|error| match error {
             Error::NoSuchBudget { solver, nfe, near } => {
                 let near = near.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
-                Error::BadValue {
-                    name: "teacher-nfe",
-                    value: nfe.to_string(),
-                    expected: format!("{solver} can make {near} calls"),
-                }
+                Error::bad_value("teacher-nfe", nfe, format!("{solver} can make {near} calls"))
             }
             other => other,
         })?;

@@ -32,7 +32,7 @@ impl<'v> View<'v> {
         let Some(sentence) = self.search_sentence() else { return };
         let columns: Vec<Column> =
             std::iter::once(Column::text("")).chain(self.columns().into_iter().map(Column::text)).collect();
-        let mut table = Table::new("The settings that were chosen, as --solvers has them.", columns);
+        let mut table = Table::new("The settings that were chosen, as a list of solvers has them.", columns);
         let setting = |row: &str, column: &str| Some(self.entry(row, column)?.chosen.as_ref()?.term.clone());
         for row in self.rows() {
             let cells: Vec<Option<String>> = self.columns().iter().map(|column| setting(row, column)).collect();

@@ -14,10 +14,10 @@ impl Judging {
         let Some(first) = self.scorers.first() else { return Ok(()) };
         let title = first.kind().title();
         if subject.show.prompts().is_none() {
-            return Err(Error::Conflict {
-                problem: format!("{title} is of images and their prompts, and '{}' is asked without", subject.name),
-                hint: format!("give --prompts, or leave --{} out", first.kind().name()),
-            });
+            return Err(Error::conflict(
+                format!("{title} is of images and their prompts, and '{}' is asked without", subject.name),
+                format!("give `prompts`, or leave `{}` out", first.kind().name()),
+            ));
         }
         let model = &subject.model.model;
         let shape = model.decoder().map_or(model.shape(), |decoder| decoder.shape());
@@ -25,10 +25,10 @@ impl Judging {
             return Ok(());
         }
         let [c, h, w] = shape;
-        Err(Error::Conflict {
-            problem: format!("{title} is of images, and '{}' makes samples of {c}x{h}x{w}", subject.name),
-            hint: "a latent model needs its autoencoder beside it".into(),
-        })
+        Err(Error::conflict(
+            format!("{title} is of images, and '{}' makes samples of {c}x{h}x{w}", subject.name),
+            "a latent model needs its autoencoder beside it",
+        ))
     }
 
     /// For each scorer, the score of each of the samples `range`: in eight bits, as if they had been written.

@@ -122,7 +122,7 @@ impl View<'_> {
             let is_learned = matches!(entry.who, Candidate::Learned { .. });
             let file = solver_file(entry);
             if is_learned && !seen.contains(&file) {
-                links.push((format!("{}, {} calls, for --weights", entry.row, entry.nfe), file.clone()));
+                links.push((format!("{}, {} calls, a solver file", entry.row, entry.nfe), file.clone()));
                 seen.push(file);
             }
         }

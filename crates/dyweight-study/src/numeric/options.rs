@@ -51,11 +51,7 @@ macro_rules! named {
             fn from_str(name: &str) -> Result<Self> {
                 match name {
                     $($name => Ok($type::$variant),)+
-                    _ => Err(Error::UnknownName {
-                        kind: $kind,
-                        name: name.into(),
-                        known: vec![$($name.into()),+],
-                    }),
+                    _ => Err(Error::unknown_name($kind, name, [$($name),+])),
                 }
             }
         }
@@ -163,8 +159,7 @@ impl NumericOptions {
         let needed = self.orders.iter().map(|o| s.startup.states(*o)).max().unwrap_or(1);
         if let Some(few) = self.steps.iter().find(|steps| **steps < needed) {
             let problem = format!("{few} steps leave nothing to solve after a start from {needed} exact states");
-            let hint = format!("use at least {needed} steps, or lower orders");
-            return Err(Error::Conflict { problem, hint });
+            return Err(Error::conflict(problem, format!("use at least {needed} steps, or lower orders")));
         }
         Ok(())
     }
@@ -191,7 +186,7 @@ fn within(name: &'static str, value: usize, range: std::ops::RangeInclusive<usiz
 }
 
 fn bad(name: &'static str, value: impl Display, expected: String) -> Error {
-    Error::BadValue { name, value: value.to_string(), expected }
+    Error::bad_value(name, value, expected)
 }
 
 #[cfg(test)]

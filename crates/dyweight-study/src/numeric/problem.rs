@@ -162,8 +162,7 @@ fn inverse_of_columns(columns: &[Vec<f64>]) -> Option<Square> {
 }
 
 fn ill_conditioned() -> Error {
-    let problem = "a random coupling matrix has no usable eigenbasis".into();
-    Error::Conflict { problem, hint: "choose another seed".into() }
+    Error::conflict("a random coupling matrix has no usable eigenbasis", "choose another seed")
 }
 
 /// A problem on a uniform grid, in eigenbasis coordinates: all a solver needs to know of it.

@@ -63,6 +63,7 @@ fn spec(setup: &StudySetup, rule: Optimiser, pairs: usize) -> TrainSpec {
         pairs: Some(pairs),
         memory: own.memory,
         teacher_nfe: own.teacher_nfe,
+        class: own.class.clone(),
         prompts: own.prompts.clone(),
         negative: own.negative.clone(),
         guidance: own.guidance,

@@ -113,11 +113,8 @@ const PLAIN: Study = Study {
 
 /// The study of that name.
 pub fn named(name: &str) -> Result<&'static Study> {
-    STUDIES.iter().copied().find(|s| s.name == name).ok_or_else(|| Error::UnknownName {
-        kind: "study",
-        name: name.into(),
-        known: STUDIES.iter().map(|s| s.name.to_string()).chain(["numeric".into()]).collect(),
-    })
+    let known = || STUDIES.iter().map(|s| s.name).chain(["numeric"]);
+    STUDIES.iter().copied().find(|s| s.name == name).ok_or_else(|| Error::unknown_name("study", name, known()))
 }
 
 impl Study {

@@ -8,7 +8,7 @@ use dyweight_core::noise::Rng;
 use dyweight_core::tape::Memory;
 use dyweight_metrics::FeatureReference;
 use dyweight_models::{LoadedModel, Scorer};
-use dyweight_sample::{Prompts, Show};
+use dyweight_sample::Show;
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_train::{Defaults, SpanSpec, TrainRecipe, TrainSpec};
 use std::sync::Arc;
@@ -50,8 +50,8 @@ pub struct StudySetup {
     pub reference: Option<FeatureReference>,
     /// Scores of images and their prompts.
     pub scorers: Vec<Arc<Scorer>>,
-    /// What the model is asked for by text; training draws from the file that `train` names.
-    pub prompts: Option<Arc<Prompts>>,
+    /// What the model is asked for; training as `train` says it.
+    pub show: Show,
     /// Classifier-free guidance.
     pub guidance: Option<f64>,
     /// Samples per network call.
@@ -84,7 +84,7 @@ impl StudySetup {
             teacher_nfe,
             reference: None,
             scorers: Vec::new(),
-            prompts: None,
+            show: Show::Drawn,
             guidance: None,
             batch: 64,
             search: 64,
@@ -109,7 +109,7 @@ impl StudySetup {
 
     /// The model with all its classes.
     pub fn subject(&self) -> Subject {
-        let show = self.prompts.clone().map_or(Show::Drawn, Show::Prompts);
+        let show = self.show.clone();
         Subject { show, guidance: self.guidance, ..Subject::new(self.model.clone()) }
     }
 

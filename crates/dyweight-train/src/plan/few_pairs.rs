@@ -16,9 +16,10 @@ pub(super) fn recipe_of_few(spec: &TrainSpec, learnable: &dyn Learnable, default
     let blocks = learnable.blocks();
     let parameters: usize = blocks.iter().map(Block::len).sum();
     if parameters > MOST_PARAMETERS {
-        let problem =
-            format!("--optimiser gauss-newton is for at most {MOST_PARAMETERS} parameters, and these are {parameters}");
-        return Err(Error::Conflict { problem, hint: "learn fewer, or use another --optimiser".into() });
+        let problem = format!(
+            "`optimiser = gauss-newton` is for at most {MOST_PARAMETERS} parameters, and these are {parameters}"
+        );
+        return Err(Error::conflict(problem, "learn fewer, or use another `optimiser`"));
     }
     let usual = Options::default();
     let iterations = positive("iters", spec.iters.unwrap_or(usual.iterations))?;
@@ -52,8 +53,8 @@ pub(super) fn require_squares(spec: &TrainSpec, loss: &Loss) -> Result<()> {
         return Ok(());
     }
     let name = spec.loss.as_deref().unwrap_or("l2");
-    Err(Error::Conflict {
-        problem: format!("--optimiser gauss-newton is for losses that are sums of squares, and {name} is none"),
-        hint: "use another --loss, or another --optimiser".into(),
-    })
+    Err(Error::conflict(
+        format!("`optimiser = gauss-newton` is for losses that are sums of squares, and {name} is none"),
+        "use another `loss`, or another `optimiser`",
+    ))
 }

@@ -12,6 +12,7 @@ use crate::{ClassName, Learnable, Loss, Optimiser, Student, Supervision, TrainSp
 use dyweight_core::denoiser::{Condition, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
+use dyweight_core::option;
 use dyweight_core::tensor::Tensor;
 use dyweight_files::TensorFile;
 use dyweight_sample::{GridRule, Inputs, Learned, Noise, Prompts, Show};
@@ -22,7 +23,6 @@ use dyweight_solvers::solver_file::{Asked, MethodParams};
 use dyweight_solvers::spec::train::{finite_above, not_negative, positive};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use few_pairs::{recipe_of_few, require_squares};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What the noise of training pairs is for.
@@ -102,10 +102,10 @@ pub(crate) fn plan_with(
     };
     let moments = loss.joint().map(|_| spec.joint.samples()).transpose()?;
     if let (Some(pairs), Some(samples)) = (spec.pairs, moments) {
-        return Err(Error::Conflict {
-            problem: format!("--pairs {pairs}: the loss frechet has {samples} samples instead of pairs"),
-            hint: format!("use --moments {pairs}, or leave --pairs out"),
-        });
+        return Err(Error::conflict(
+            format!("`pairs = {pairs}`: the loss frechet has {samples} samples instead of pairs"),
+            format!("use `moments = {pairs}`, or leave `pairs` out"),
+        ));
     }
     let distinct = spec.pairs.filter(|_| relax.is_none());
     let defaults = Defaults::of(model);
@@ -115,7 +115,7 @@ pub(crate) fn plan_with(
     };
     if let Some(distinct) = recipe.distinct.filter(|distinct| *distinct < recipe.pairs) {
         let expected = format!("an iteration takes {} pairs: at least so many", recipe.pairs);
-        return Err(Error::BadValue { name: "pairs", value: distinct.to_string(), expected });
+        return Err(Error::bad_value("pairs", distinct, expected));
     }
     let Teaching { supervision, stepwise, near, halved } =
         spec.taught_whole(method.teaching(&spec, &frame, &*learnable)?)?;
@@ -155,33 +155,27 @@ fn open(source: &str, asked: Option<Asked>) -> Result<(MethodParams, Option<usiz
 
 /// An error where second-order descent has nothing to go by.
 fn require_second_order(spec: &TrainSpec, student: &Student, params: &[f64]) -> Result<()> {
-    let refused = |problem: String, hint: &str| Err(Error::Conflict { problem, hint: hint.into() });
+    let refused = |problem: String, hint: &str| Err(Error::conflict(problem, hint));
     if student.stepwise.is_some() || student.near.is_some() {
         let problem = format!(
-            "--optimiser newton is for losses at the end of a run, and {} is trained step by step",
+            "`optimiser = newton` is for losses at the end of a run, and {} is trained step by step",
             spec.method_name()
         );
-        return refused(problem, "leave --optimiser out");
+        return refused(problem, "leave `optimiser` out");
     }
     if !student.loss.is_curved() {
         let loss = spec.loss.as_deref().unwrap_or("l2");
-        let problem = format!("--optimiser newton does not know how the loss {loss} bends");
-        return refused(problem, "use another --loss, or another --optimiser");
+        let problem = format!("`optimiser = newton` does not know how the loss {loss} bends");
+        return refused(problem, "use another `loss`, or another `optimiser`");
     }
     if params.len() > MOST_NUMBERS {
         let problem =
-            format!("--optimiser newton is for at most {MOST_NUMBERS} numbers, and these are {}", params.len());
-        return refused(problem, "learn fewer, or use another --optimiser");
+            format!("`optimiser = newton` is for at most {MOST_NUMBERS} numbers, and these are {}", params.len());
+        return refused(problem, "learn fewer, or use another `optimiser`");
     }
     let given = [("clip", spec.clip.is_some()), ("weight-decay", spec.weight_decay.is_some())];
-    match given.iter().find(|(_, given)| *given) {
-        Some((option, _)) => {
-            let problem =
-                format!("--optimiser newton has no --{option}: its steps are bounded by how far they move the samples");
-            refused(problem, &format!("leave --{option} out"))
-        }
-        None => Ok(()),
-    }
+    let why = "the steps of `optimiser = newton` are bounded by how far they move the samples";
+    option::refuse(&given, |option| Error::no_effect(option, why))
 }
 
 /// What of a budget's run is not learned.
@@ -224,8 +218,7 @@ fn recipe(
     let iterations = positive("iters", spec.iters.unwrap_or(default_iterations))?;
     let warm_up = spec.warm_up.unwrap_or(0.1);
     if !(0.0..=1.0).contains(&warm_up) {
-        let expected = "must lie between 0 and 1".into();
-        return Err(Error::BadValue { name: "warm-up", value: warm_up.to_string(), expected });
+        return Err(Error::bad_value("warm-up", warm_up, "must lie between 0 and 1"));
     }
     let default_rate = || match optimiser {
         Optimiser::Newton => NEWTON_RATE,
@@ -267,10 +260,7 @@ pub fn loss(spec: &TrainSpec, features: impl FnOnce(&str) -> Result<Arc<dyn Feat
         ("clip-model", "clip", spec.clip_model.is_some()),
     ];
     if let Some((option, loss, _)) = given.iter().find(|(_, loss, given)| *given && name != *loss) {
-        return Err(Error::Conflict {
-            problem: format!("--{option} is for the loss '{loss}', not '{name}'"),
-            hint: format!("add --loss {loss}, or leave --{option} out"),
-        });
+        return Err(Error::needs(option, format!("loss = {loss}")));
     }
     match name {
         "l2" => Ok(Loss::L2),
@@ -279,13 +269,13 @@ pub fn loss(spec: &TrainSpec, features: impl FnOnce(&str) -> Result<Arc<dyn Feat
         "features" => features("fashion").map(Loss::Features),
         "inception" => features("inception").map(Loss::Features),
         "clip" => features("clip").map(Loss::Features),
-        "frechet" => Err(Error::Conflict {
-            problem: "the loss 'frechet' needs statistics of real images".into(),
-            hint: "use dyweight_study::training_loss, which has them".into(),
-        }),
+        "frechet" => Err(Error::conflict(
+            "the loss 'frechet' needs statistics of real images",
+            "use dyweight_study::training_loss, which has them",
+        )),
         other => {
-            let known = ["l2", "l1", "huber", "features", "inception", "clip", "frechet"].map(String::from).to_vec();
-            Err(Error::UnknownName { kind: "loss", name: other.into(), known })
+            let known = ["l2", "l1", "huber", "features", "inception", "clip", "frechet"];
+            Err(Error::unknown_name("loss", other, known))
         }
     }
 }
@@ -293,14 +283,25 @@ pub fn loss(spec: &TrainSpec, features: impl FnOnce(&str) -> Result<Arc<dyn Feat
 /// What training pairs begin with and show; texts that are `known` are not encoded again.
 pub fn inputs(spec: &TrainSpec, model: &dyn Model, known: Option<&Arc<Prompts>>) -> Result<Inputs> {
     let noise = Noise::Stream { seed: spec.seed.unwrap_or(0), purpose: TRAINING };
-    let (classes, class) = (model.classes(), spec.class.as_ref().map(ClassName::number).transpose()?);
-    Condition::classes(class).class_of_each(classes)?;
-    let prompts = |path: &PathBuf| Prompts::known_or_new(Prompts::lines(path)?, spec.negative.clone(), model, known);
-    let show = match &spec.prompts {
-        Some(path) => Show::Prompts(prompts(path)?),
-        None => Show::class(class),
-    };
-    Ok(Inputs { noise, shape: model.shape(), classes, show, guidance: spec.guidance })
+    let show = show(spec, model, known)?;
+    Ok(Inputs { noise, shape: model.shape(), classes: model.classes(), show, guidance: spec.guidance })
+}
+
+/// What samples and training pairs are asked to show; texts that are `known` are not encoded again.
+pub fn show(spec: &TrainSpec, model: &dyn Model, known: Option<&Arc<Prompts>>) -> Result<Show> {
+    match (&spec.prompts, &spec.class) {
+        (None, _) if spec.negative.is_some() => Err(Error::needs("negative", "prompts")),
+        (Some(_), Some(_)) => Err(Error::excluded("class", "prompts")),
+        (Some(path), None) => {
+            Prompts::known_or_new(Prompts::lines(path)?, spec.negative.clone(), model, known).map(Show::Prompts)
+        }
+        (None, Some(class)) if class.is_none() => Ok(Show::Anything),
+        (None, class) => {
+            let class = class.as_ref().map(ClassName::number).transpose()?;
+            Condition::classes(class).class_of_each(model.classes())?;
+            Ok(Show::class(class))
+        }
+    }
 }
 
 /// The noise file as pairs, iteration after iteration.

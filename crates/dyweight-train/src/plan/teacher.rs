@@ -58,16 +58,16 @@ pub fn teacher(given: &TrainSpec, model: &dyn Model, plan: &TrainPlan) -> Result
         }
         (Supervision::Path { stride }, None, None) => refined(&frame.schedule, &frame.grid, frame.range, stride),
         (Supervision::Path { .. }, ..) => {
-            return Err(Error::Conflict {
-                problem: "under path supervision the teacher's steps follow from the student's".into(),
-                hint: "leave --teacher-steps and --teacher-nfe out, or change --substeps".into(),
-            });
+            return Err(Error::conflict(
+                "under path supervision the teacher's steps follow from the student's",
+                "leave `teacher-steps` and `teacher-nfe` out, or change `substeps`",
+            ));
         }
         (_, Some(_), Some(_)) => {
-            return Err(Error::Conflict {
-                problem: "teacher-steps and teacher-nfe both decide the teacher's length".into(),
-                hint: "give one of them".into(),
-            });
+            return Err(Error::conflict(
+                "`teacher-steps` and `teacher-nfe` both decide the teacher's length",
+                "give one of them",
+            ));
         }
         (_, Some(steps), None) => setting.grid(Budget::Steps(steps)),
         (_, None, nfe) => teacher_grid(&setting, nfe),

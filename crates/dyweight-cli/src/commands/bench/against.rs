@@ -78,8 +78,7 @@ impl Outcome {
         let started = Instant::now();
         let output = command.stdin(Stdio::null()).output();
         let seconds = started.elapsed().as_secs_f64();
-        let refuse =
-            |problem: String| Error::Conflict { problem, hint: "run it by itself to see what is wrong".into() };
+        let refuse = |problem: String| Error::conflict(problem, "run it by itself to see what is wrong");
         let output = output.map_err(|e| refuse(format!("'{name}' cannot be started: {e}")))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);

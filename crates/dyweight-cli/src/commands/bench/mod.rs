@@ -2,12 +2,13 @@
 
 mod against;
 
-use crate::args::{ModelOptions, also_config, check_batch, opened, unknown};
+use crate::args::{ModelOptions, also_config, check_batch, opened};
 use crate::spread::Spread;
 use crate::{machine, ui};
 use clap::{Args, ValueEnum};
 use dyweight::comm::Solo;
 use dyweight::denoiser::{Condition, Differentiable, Levels, Model};
+use dyweight::error::named;
 use dyweight::features::FeatureMap;
 use dyweight::models::clip::ClipFeatures;
 use dyweight::models::inception::{Inception, Resize};
@@ -93,8 +94,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let batch = args.batch.unwrap_or(if train { 16 } else { 8 });
     for (name, count) in [("repeats", args.repeats), ("rounds", Some(args.rounds))] {
         if let Some(count) = count.filter(|count| !(1..=MOST_RUNS).contains(count)) {
-            let expected = format!("must lie between 1 and {MOST_RUNS}");
-            return Err(Error::BadValue { name, value: count.to_string(), expected });
+            return Err(Error::bad_value(name, count, format!("must lie between 1 and {MOST_RUNS}")));
         }
     }
     if let Some(command) = &args.against {
@@ -113,10 +113,10 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         let loaded = Loaded::since(started);
         return features(args, &map, &Job { name, precision: Precision::F32, batch, loaded });
     }
-    let model = args.model.as_ref().ok_or_else(|| Error::Conflict {
-        problem: "which model?".into(),
-        hint: "give --model NAME|FILE, --inception FILE or --clip FILE".into(),
-    })?;
+    let model = args
+        .model
+        .as_ref()
+        .ok_or_else(|| Error::conflict("which model?", "give --model NAME|FILE, --inception FILE or --clip FILE"))?;
     let model = opened(&args.options.spec(model, None)?)?;
     check_batch(batch, batch, model.model.shape())?;
     let loaded = Loaded::since(started);
@@ -142,19 +142,18 @@ fn features(args: &BenchArgs, map: &dyn FeatureMap, job: &Job<'_>) -> Result<()>
     let once = || match args.what {
         BenchSubject::Forward => map.features(&images).map(drop),
         BenchSubject::Gradient => map.with_pullback(&images).and_then(|(value, pullback)| pullback(&value)).map(drop),
-        BenchSubject::Decode | BenchSubject::Train => Err(Error::Conflict {
-            problem: "a feature network has no decoder and is not trained against".into(),
-            hint: "measure --what forward or gradient".into(),
-        }),
+        BenchSubject::Decode | BenchSubject::Train => Err(Error::conflict(
+            "a feature network has no decoder and is not trained against",
+            "measure --what forward or gradient",
+        )),
     };
     measure(args, job, &once)
 }
 
 fn decode(model: &dyn Model, noise: &Tensor) -> Result<()> {
-    let decoder = model.decoder().ok_or_else(|| Error::Conflict {
-        problem: "this model's samples are not decoded".into(),
-        hint: "measure --what forward or gradient".into(),
-    })?;
+    let decoder = model
+        .decoder()
+        .ok_or_else(|| Error::conflict("this model's samples are not decoded", "measure --what forward or gradient"))?;
     decoder.decode(noise).map(drop)
 }
 
@@ -308,11 +307,7 @@ fn gradient(model: &dyn Differentiable, x: &Tensor) -> Result<()> {
 }
 
 fn memory(args: &BenchArgs) -> Result<Memory> {
-    match args.memory.as_str() {
-        "keep" => Ok(Memory::Keep),
-        "recompute" => Ok(Memory::Recompute),
-        other => Err(unknown("memory policy", other, &["keep", "recompute"])),
-    }
+    named("memory policy", &args.memory, &[("keep", Memory::Keep), ("recompute", Memory::Recompute)])
 }
 
 /// Iterations of learning DyWeight's coefficients, as `train` makes them: teacher without, student with gradient.

@@ -39,7 +39,7 @@ pub fn run(args: &MetricBenchArgs) -> Result<()> {
     for (name, value, most) in [("dims", args.dims, MOST_DIMS), ("count", args.count, MOST_NUMBERS / args.dims.max(1))]
     {
         if !(2..=most).contains(&value) {
-            return Err(Error::BadValue { name, value: value.to_string(), expected: format!("from 2 to {most}") });
+            return Err(Error::bad_value(name, value, format!("from 2 to {most}")));
         }
     }
     let features = made_up(args.dims, args.count, 0)?;

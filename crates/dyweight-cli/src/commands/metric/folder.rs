@@ -40,9 +40,11 @@ impl Folder {
             require_enough(&shown(path), files.len(), num)?;
             files.truncate(num);
         }
-        let first = files.first().ok_or_else(|| Error::Conflict {
-            problem: format!("there are no PNG files in {}", shown(path)),
-            hint: "give a folder of images, such as the --out of dyweight sample".into(),
+        let first = files.first().ok_or_else(|| {
+            Error::conflict(
+                format!("there are no PNG files in {}", shown(path)),
+                "give a folder of images, such as the --out of dyweight sample",
+            )
         })?;
         let shape = shape_of(&Image::read(first)?);
         Ok(Self { files, shape, other, others })
@@ -67,10 +69,10 @@ impl Folder {
     /// Refuses pictures that would be passed over: those behind would move up to prompts that are not theirs.
     pub fn refuse_others(&self) -> Result<()> {
         let Some(other) = &self.other else { return Ok(()) };
-        Err(Error::Conflict {
-            problem: format!("{} is no PNG file, and only those are read", shown(other)),
-            hint: "convert it, or move it elsewhere".into(),
-        })
+        Err(Error::conflict(
+            format!("{} is no PNG file, and only those are read", shown(other)),
+            "convert it, or move it elsewhere",
+        ))
     }
 
     /// Refuses folders that do not hold images of the same names.
@@ -82,10 +84,10 @@ impl Folder {
         let odd = ours.iter().find(|n| theirs.binary_search(n).is_err());
         match odd.or_else(|| theirs.iter().find(|n| ours.binary_search(n).is_err())) {
             None => Ok(()),
-            Some(odd) => Err(Error::Conflict {
-                problem: format!("{} is in one of the folders only", shown(odd)),
-                hint: "both must hold images of the same seeds".into(),
-            }),
+            Some(odd) => Err(Error::conflict(
+                format!("{} is in one of the folders only", shown(odd)),
+                "both must hold images of the same seeds",
+            )),
         }
     }
 
@@ -113,7 +115,7 @@ fn shape_of(image: &Image) -> [usize; 3] {
 
 /// An error unless there are `num`.
 pub fn require_enough(what: &str, there: usize, num: usize) -> Result<()> {
-    let bad = |expected| Err(Error::BadValue { name: "num", value: num.to_string(), expected });
+    let bad = |expected| Err(Error::bad_value("num", num, expected));
     match num {
         0 => bad("at least one image".into()),
         _ if there < num => bad(format!("{what} has only {there} images")),

@@ -43,11 +43,10 @@ impl Images {
         }
         let path = Path::new(name);
         if path.is_file() {
-            return Err(Error::Conflict {
-                problem: format!("{name} is a file, but images are needed"),
-                hint: "give a folder of PNG files, 'sampler' with --model, or for fid an .npz with 'mu' and 'sigma'"
-                    .into(),
-            });
+            return Err(Error::conflict(
+                format!("{name} is a file, but images are needed"),
+                "give a folder of PNG files, 'sampler' with --model, or for fid an .npz with 'mu' and 'sigma'",
+            ));
         }
         let folder = Folder::open(path, args.num)?;
         folder.keep_apart(out)?;
@@ -104,10 +103,10 @@ impl Images {
 
 fn sampler(args: &CommonArgs) -> Result<Setup> {
     let Some(model) = args.model.clone() else {
-        return Err(Error::Conflict {
-            problem: "which model should the sampler use?".into(),
-            hint: "give --model; for a folder of that name write ./sampler".into(),
-        });
+        return Err(Error::conflict(
+            "which model should the sampler use?",
+            "give --model; for a folder of that name write ./sampler",
+        ));
     };
     let setup = Setup::open(&ModelArgs { model, options: args.options.clone() }, &args.draw)?;
     if let Some(num) = args.num {

@@ -139,14 +139,13 @@ impl CommonArgs {
     fn prepare(&self, sets: &[&String], out: Option<&Path>) -> Result<()> {
         ui::set_threads(self.threads, &Solo)?;
         if self.draw.batch == Some(0) {
-            let expected = "at least one image per batch".into();
-            return Err(Error::BadValue { name: "batch", value: "0".into(), expected });
+            return Err(Error::bad_value("batch", "0", "at least one image per batch"));
         }
         if self.model.is_some() && !sets.iter().any(|s| *s == "sampler") {
-            return Err(Error::Conflict {
-                problem: "a model was given, but no images are to be sampled".into(),
-                hint: "write 'sampler' in the place of its images, or leave --model out".into(),
-            });
+            return Err(Error::conflict(
+                "a model was given, but no images are to be sampled",
+                "write 'sampler' in the place of its images, or leave --model out",
+            ));
         }
         let out: Vec<_> = out.map(|path| ("--out", path)).into_iter().collect();
         // Folders of images are looked through when they are opened: what is none of their images may be replaced.
@@ -193,8 +192,8 @@ fn fid(args: &PairArgs) -> Result<()> {
     let (known, source) = (images.map(&args.common)?, images.source(&args.common)?);
     let reference = open_reference(args, known.name())?;
     if let Some(problem) = reference.source.conflict(&source) {
-        let hint = "make statistics of the reference with these features: dyweight metric stats".into();
-        return Err(Error::Conflict { problem: format!("the reference cannot be used here: {problem}"), hint });
+        let hint = "make statistics of the reference with these features: dyweight metric stats";
+        return Err(Error::conflict(format!("the reference cannot be used here: {problem}"), hint));
     }
     if reference.mu.len() != known.dims() {
         let what = format!("features of the reference '{}'", args.second);

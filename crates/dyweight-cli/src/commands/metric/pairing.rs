@@ -1,7 +1,6 @@
 //! Which prompt belongs to which image.
 
-use crate::args::unknown;
-use dyweight::error::shown;
+use dyweight::error::{named, shown};
 use dyweight::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -18,12 +17,7 @@ pub enum Pairing {
 
 impl Pairing {
     pub fn named(name: &str) -> Result<Self> {
-        match name {
-            "order" => Ok(Pairing::Order),
-            "cycle" => Ok(Pairing::Cycle),
-            "name" => Ok(Pairing::Name),
-            other => Err(unknown("pairing", other, &["order", "cycle", "name"])),
-        }
+        named("pairing", name, &[("order", Self::Order), ("cycle", Self::Cycle), ("name", Self::Name)])
     }
 
     /// The number of each image's prompt among `count`.
@@ -35,15 +29,12 @@ impl Pairing {
                 let several = images > count && images.is_multiple_of(count);
                 let cycle =
                     if several { " or use --pair cycle, if image i shows prompt i modulo their number;" } else { "" };
-                Err(Error::Conflict {
-                    problem: format!(
-                        "{images} images, but {count} prompts in {}: they must be equally many",
-                        shown(prompts)
-                    ),
-                    hint: format!(
+                Err(Error::conflict(
+                    format!("{images} images, but {count} prompts in {}: they must be equally many", shown(prompts)),
+                    format!(
                         "empty lines do not count as prompts;{cycle} or use --pair name, if names begin with numbers of prompts"
                     ),
-                })
+                ))
             }
             Pairing::Cycle => Ok((0..images).map(|i| i % count).collect()),
             Pairing::Name => files.iter().map(|file| number_of(file, prompts, count)).collect(),
@@ -56,18 +47,14 @@ fn number_of(file: &Path, prompts: &Path, count: usize) -> Result<usize> {
     let number = stem.split('_').next().and_then(|text| text.parse::<usize>().ok());
     match number {
         Some(number) if number < count => Ok(number),
-        Some(number) => Err(Error::Conflict {
-            problem: format!(
-                "{} is of prompt {number}, but {} has only {count}, from 0 on",
-                shown(file),
-                shown(prompts)
-            ),
-            hint: "is it the list the images were made from?".into(),
-        }),
-        None => Err(Error::Conflict {
-            problem: format!("the name of {} does not begin with the number of a prompt", shown(file)),
-            hint: "--pair name is for names such as 000012_00.png; --pair order goes by place".into(),
-        }),
+        Some(number) => Err(Error::conflict(
+            format!("{} is of prompt {number}, but {} has only {count}, from 0 on", shown(file), shown(prompts)),
+            "is it the list the images were made from?",
+        )),
+        None => Err(Error::conflict(
+            format!("the name of {} does not begin with the number of a prompt", shown(file)),
+            "--pair name is for names such as 000012_00.png; --pair order goes by place",
+        )),
     }
 }
 

@@ -104,8 +104,7 @@ pub fn run(args: &PromptedArgs, kind: ScoreKind) -> Result<()> {
     prepare(&args.outputs(), &args.inputs())?;
     let batch = args.batch.unwrap_or(BATCH);
     if batch == 0 {
-        let expected = "at least one image per batch".into();
-        return Err(Error::BadValue { name: "batch", value: "0".into(), expected });
+        return Err(Error::bad_value("batch", "0", "at least one image per batch"));
     }
     let prompts = read_prompts(&args.prompts, args.column.as_deref())?;
     let pairing = Pairing::named(&args.pair)?;

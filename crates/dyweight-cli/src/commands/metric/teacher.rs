@@ -47,8 +47,7 @@ pub fn run(args: &TeacherArgs) -> Result<()> {
     let sets = [("the samples", args.samples.as_path()), ("the teacher's", args.teacher.as_path())];
     prepare(&out, &sets.into_iter().filter(|(_, set)| !set.is_dir()).collect::<Vec<_>>())?;
     if args.batch == Some(0) {
-        let expected = "at least one image per batch".into();
-        return Err(Error::BadValue { name: "batch", value: "0".into(), expected });
+        return Err(Error::bad_value("batch", "0", "at least one image per batch"));
     }
     let errors = if args.samples.is_dir() { folders(args)? } else { files(args)? };
     let (rmse, psnr) = (rmse(&errors), psnr(&errors));

@@ -1,13 +1,13 @@
 //! What samples begin with and show, from the arguments.
 
 use super::DrawArgs;
-use crate::args::class_of;
 use crate::files::batch;
 use dyweight::files::TensorFile;
 use dyweight::models::LoadedModel;
 use dyweight::noise::Rng;
 use dyweight::sample::{Inputs, Noise, Prompts, Show};
 use dyweight::spec::Seeds;
+use dyweight::train::plan::show;
 use dyweight::{Error, Result};
 use std::sync::Arc;
 
@@ -25,30 +25,13 @@ pub fn noise(args: &DrawArgs) -> Result<Noise> {
 /// Noise and what a model is asked for with it.
 pub fn of(args: &DrawArgs, noise: Noise, loaded: &LoadedModel) -> Result<Inputs> {
     let (shape, classes) = (loaded.model.shape(), loaded.model.classes());
-    Ok(Inputs { noise, shape, classes, show: show(args, loaded)?, guidance: args.guidance })
-}
-
-fn show(args: &DrawArgs, loaded: &LoadedModel) -> Result<Show> {
-    let texts = match (&args.prompt, &args.prompts) {
-        (Some(text), _) => vec![text.clone()],
-        (None, Some(path)) => Prompts::lines(path)?,
-        (None, None) if args.negative.is_some() => {
-            return Err(Error::Conflict {
-                problem: "--negative says what to lead away from, but nothing is asked for".into(),
-                hint: "give --prompt or --prompts, and --guidance".into(),
-            });
+    let mut asked = args.asked.on(loaded)?;
+    let show = match &args.prompt {
+        Some(text) => {
+            let prompts = Prompts::new(vec![text.clone()], asked.negative.take(), &*loaded.model)?;
+            Show::Prompts(Arc::new(prompts))
         }
-        (None, None) => return class(args, loaded.class_names()),
+        None => show(&asked, &*loaded.model, None)?,
     };
-    let prompts = Prompts::new(texts, args.negative.clone(), &*loaded.model)?;
-    Ok(Show::Prompts(Arc::new(prompts)))
-}
-
-/// The class asked for, by its number or by one of these names.
-fn class(args: &DrawArgs, names: &[&str]) -> Result<Show> {
-    match args.class.as_deref() {
-        None => Ok(Show::Drawn),
-        Some("none") => Ok(Show::Anything),
-        Some(text) => class_of(text, names, &["none"]).map(Show::Class),
-    }
+    Ok(Inputs { noise, shape, classes, show, guidance: asked.guidance })
 }

@@ -7,7 +7,7 @@ mod setup;
 
 pub use setup::Setup;
 
-use crate::args::{BudgetArgs, ModelArgs, SolverArgs};
+use crate::args::{BudgetArgs, Conditions, ModelArgs, Picked, SolverArgs};
 use crate::dry_run::{Forecast, Pace};
 use crate::files::text;
 use crate::ui;
@@ -77,22 +77,11 @@ pub struct DrawArgs {
     /// Replace the result by its denoised prediction, costing one call
     #[arg(long, alias = "denoise_to_zero")]
     denoise_to_zero: bool,
-    /// Class to show by number or, for fashion, by name (sneaker), or 'none' [drawn for each seed, where the model has
-    /// classes]
-    #[arg(long, value_name = "N|NAME|none")]
-    class: Option<String>,
-    /// Classifier-free guidance; every evaluation then costs two calls
-    #[arg(long, value_name = "SCALE", allow_negative_numbers = true)]
-    guidance: Option<f64>,
     /// What to show
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["prompts", "class"], help_heading = "Prompts")]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["prompts", "class"], help_heading = "Conditions")]
     prompt: Option<String>,
-    /// What guidance leads away from [the empty text]
-    #[arg(long, value_name = "TEXT", help_heading = "Prompts")]
-    negative: Option<String>,
-    /// File of prompts, one per line; sample i shows line i, beginning again after the last
-    #[arg(long, value_name = "FILE", conflicts_with = "class", help_heading = "Prompts")]
-    prompts: Option<PathBuf>,
+    #[command(flatten)]
+    asked: Picked<Conditions>,
     #[command(flatten)]
     schedule: ScheduleSpec,
     /// Seeds, one sample each: 0-63 or 1,2,5-9
@@ -114,7 +103,7 @@ impl DrawArgs {
     pub fn files(&self) -> Vec<NamedPath<'_>> {
         let latents = self.latents.as_deref().map(|path| ("--latents", path));
         let weights = self.weights.as_deref().map(|name| ("--weights", Path::new(name)));
-        let prompts = self.prompts.as_deref().map(|path| ("--prompts", path));
+        let prompts = self.asked.train.prompts.as_deref().map(|path| ("--prompts", path));
         latents.into_iter().chain(weights).chain(prompts).collect()
     }
 }

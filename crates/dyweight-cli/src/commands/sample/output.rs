@@ -9,6 +9,7 @@ use dyweight::files::image::{Image, contact_sheet, is_image};
 use dyweight::files::{Lock, NamedPath, StoredTensor, TensorFile, atomic, keep_apart, keep_folders, read_file};
 use dyweight::models::Precision;
 use dyweight::report::labelled_sheet;
+use dyweight::sample::Show;
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -128,16 +129,13 @@ impl<'o> Output<'o> {
         let keeps_states = args.trajectory.is_some() || (outdir.is_some() && shape == PLANE);
         let all_states = if keeps_states { numbers.saturating_mul(setup.sampler.states()) } else { 0 };
         if all_states > MOST_NUMBERS {
-            return Err(Error::Conflict {
-                problem: format!("all states of {count} samples are {all_states} numbers, more than {MOST_NUMBERS}"),
-                hint: "use fewer samples or steps, or write no states (--trajectory, or --out of points)".into(),
-            });
+            return Err(Error::conflict(
+                format!("all states of {count} samples are {all_states} numbers, more than {MOST_NUMBERS}"),
+                "use fewer samples or steps, or write no states (--trajectory, or --out of points)",
+            ));
         }
         if args.grid && !is_image(image) {
-            return Err(Error::Conflict {
-                problem: format!("samples of shape {image:?} are not images"),
-                hint: "leave --grid out".into(),
-            });
+            return Err(Error::conflict(format!("samples of shape {image:?} are not images"), "leave --grid out"));
         }
         let mut lock = None;
         if let Some(dir) = &outdir {
@@ -337,6 +335,15 @@ fn first_prompt(setup: &Setup) -> serde_json::Value {
     }
 }
 
+/// A class by name and by number is one setting.
+fn class_asked(show: &Show) -> Option<String> {
+    match show {
+        Show::Class(class) => Some(class.to_string()),
+        Show::Anything => Some("none".into()),
+        _ => None,
+    }
+}
+
 /// Everything that decides the samples of seeds, as text.
 fn settings(args: &SampleArgs, setup: &Setup) -> String {
     let Setup { model, inputs, sampler, coefficients, .. } = setup;
@@ -344,7 +351,7 @@ fn settings(args: &SampleArgs, setup: &Setup) -> String {
         "model": model.name, "sha256": model.sha256, "solver": sampler.solver.label(), "options": args.draw.solver.given(),
         "coefficients": coefficients, "sigmas": sampler.sigmas(), "afs": sampler.afs,
         "denoise_to_zero": sampler.denoise_to_zero,
-        "class": args.draw.class, "guidance": args.draw.guidance, "rng": args.draw.rng, "latents": inputs.noise.fingerprint(),
+        "class": class_asked(&inputs.show), "guidance": inputs.guidance, "rng": args.draw.rng, "latents": inputs.noise.fingerprint(),
         "computed": model.settings,
     });
     if let Some(prompts) = inputs.show.prompts() {
@@ -397,7 +404,7 @@ fn claim(dir: &Path, args: &SampleArgs, settings: &str) -> Result<()> {
         None => return atomic::write(&path, settings.as_bytes()),
     };
     if !args.overwrite {
-        return Err(Error::Conflict { problem, hint: "choose another --out, or --overwrite".into() });
+        return Err(Error::conflict(problem, "choose another --out, or --overwrite"));
     }
     for image in images {
         std::fs::remove_file(&image).map_err(|e| Error::io("remove", &image, e))?;

@@ -37,7 +37,7 @@ impl Setup {
         let inputs = inputs::of(args, noise, &model)?;
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
         let calls = model.model.denoiser(&inputs.condition(0..1))?.info().calls;
-        let guidance = args.guidance.or(model.model.default_guidance());
+        let guidance = inputs.guidance.or(model.model.default_guidance());
         let asked = Asked { budget: args.budget.budget(), calls: Some(calls), guidance };
         let learned = learned.map(|learned| learned.at(asked)).transpose()?;
         let sampler = sampler(args, learned.as_ref(), &model, calls)?;
@@ -107,12 +107,9 @@ fn sampler(args: &DrawArgs, learned: Option<&Learned>, model: &LoadedModel, call
     require_method(args, &handcrafted.solver, usual)?;
     let sampler = spec.sampler(Who::Learned(learned), &on)?;
     let Some(file) = &learned.file else { return Ok(sampler) };
-    let found = misfits(file, (on.model, &on.identity), args.guidance, (sampler.afs, &sampler.grid));
+    let found = misfits(file, (on.model, &on.identity), args.asked.train.guidance, (sampler.afs, &sampler.grid));
     if let (true, Some(first)) = (args.strict, found.first()) {
-        return Err(Error::Conflict {
-            problem: format!("--strict: {first}"),
-            hint: "leave --strict out to sample all the same".into(),
-        });
+        return Err(Error::conflict(format!("--strict: {first}"), "leave --strict out to sample all the same"));
     }
     found.iter().chain(&file.warnings()).for_each(|w| ui::warn(w));
     Ok(sampler)
@@ -121,16 +118,13 @@ fn sampler(args: &DrawArgs, learned: Option<&Learned>, model: &LoadedModel, call
 /// An error if the arguments ask learned coefficients for another method, or another window.
 fn require_method(args: &DrawArgs, name: &str, method: &str) -> Result<()> {
     if !name.eq_ignore_ascii_case(method) {
-        return Err(Error::Conflict {
-            problem: format!("weights belong to the solver {method}, not to {name}"),
-            hint: format!("leave --weights out, or use --solver {method}"),
-        });
+        return Err(Error::conflict(
+            format!("weights belong to the solver {method}, not to {name}"),
+            format!("leave --weights out, or use --solver {method}"),
+        ));
     }
     match args.solver.order {
-        Some(order) => {
-            let expected = "the window is a property of the weights".into();
-            Err(Error::BadValue { name: "order", value: order.to_string(), expected })
-        }
+        Some(order) => Err(Error::bad_value("order", order, "the window is a property of the weights")),
         None => Ok(()),
     }
 }

@@ -1,6 +1,5 @@
 //! `dyweight study numeric`.
 
-use crate::args::unknown;
 use crate::benchmark;
 use crate::files::text;
 use crate::ui;
@@ -43,13 +42,13 @@ pub struct NumericArgs {
     lr: Option<f64>,
     /// How 0.1/√D of the coupling is read: std or variance [std]
     #[arg(long, value_name = "std|variance", help_heading = "Problems")]
-    coupling: Option<String>,
+    coupling: Option<Coupling>,
     /// Loss of the fit: mse or l2 [mse]
     #[arg(long, value_name = "mse|l2", help_heading = "Fit")]
-    loss: Option<String>,
+    loss: Option<EndLoss>,
     /// Exact states a run starts from: as many as the order, or four [order]
     #[arg(long, value_name = "order|four", help_heading = "Problems")]
-    startup: Option<String>,
+    startup: Option<Startup>,
     /// Seed of the problems [0]
     #[arg(long, help_heading = "Problems")]
     seed: Option<u64>,
@@ -81,24 +80,9 @@ impl NumericArgs {
         settings.iterations = self.iters.unwrap_or(settings.iterations);
         settings.lr = self.lr.unwrap_or(settings.lr);
         settings.seed = self.seed.unwrap_or(settings.seed);
-        settings.coupling = match self.coupling.as_deref() {
-            None => settings.coupling,
-            Some("std") => Coupling::Std,
-            Some("variance") => Coupling::Variance,
-            Some(other) => return Err(unknown("coupling", other, &["std", "variance"])),
-        };
-        settings.loss = match self.loss.as_deref() {
-            None => settings.loss,
-            Some("mse") => EndLoss::Mse,
-            Some("l2") => EndLoss::L2,
-            Some(other) => return Err(unknown("loss", other, &["mse", "l2"])),
-        };
-        settings.startup = match self.startup.as_deref() {
-            None => settings.startup,
-            Some("order") => Startup::Order,
-            Some("four") => Startup::Four,
-            Some(other) => return Err(unknown("startup", other, &["order", "four"])),
-        };
+        settings.coupling = self.coupling.unwrap_or(settings.coupling);
+        settings.loss = self.loss.unwrap_or(settings.loss);
+        settings.startup = self.startup.unwrap_or(settings.startup);
         Ok(options)
     }
 }

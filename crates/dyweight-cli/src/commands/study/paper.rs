@@ -1,25 +1,25 @@
 //! The paper's experiments.
 
 use crate::args::{
-    ModelArgs, ModelOptions, ReferenceArgs, ScorerArgs, also_config, check_batch, counts_once, opened, unknown,
+    ModelArgs, ModelOptions, Pick, Picked, ReferenceArgs, ScorerArgs, also_config, check_batch, on, opened,
 };
 use crate::benchmark::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
 use dyweight::comm::Comm;
-use dyweight::sample::Prompts;
+use dyweight::error::named;
 use dyweight::spec::Seeds;
 use dyweight::spec::budget::check_steps;
 use dyweight::study::benchmark::View;
-use dyweight::study::paper::{RivalSetup, StudySetup, named};
-use dyweight::train::{Optimiser, SpanSpec};
+use dyweight::study::paper::{RivalSetup, StudySetup, named as study_named};
+use dyweight::train::plan::show;
+use dyweight::train::{CountParallel, SpanSpec};
 use dyweight::{Error, Result};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What every one of them can be told.
 #[derive(Args)]
-#[command(mut_arg("model_config", also_config))]
+#[command(mut_arg("model_config", also_config), mut_arg("seed", |arg| arg.conflicts_with("train_seeds")))]
 pub struct PaperArgs {
     /// Built-in name (see 'dyweight list models') or file
     #[arg(long, value_name = "NAME|FILE", default_value = "fashion")]
@@ -51,42 +51,8 @@ pub struct PaperArgs {
         help_heading = "Rivals"
     )]
     pub solver_file: Vec<String>,
-    /// Training iterations [625; 1500 for a closed form; fewer with --quick]
-    #[arg(long, help_heading = "Training")]
-    iters: Option<usize>,
-    /// Pairs per training iteration [16; 64 for a closed form]
-    #[arg(long, help_heading = "Training", value_name = "N")]
-    train_batch: Option<usize>,
-    /// Training pairs, visited again and again [every pair once]
-    #[arg(long, help_heading = "Training")]
-    pairs: Option<usize>,
-    /// Learning rate [by budget]
-    #[arg(long, help_heading = "Training")]
-    lr: Option<f64>,
-    /// Rule of descent, as 'dyweight train --optimiser' has it [adam; beyond: adam for DyWeight, newton for all else]
-    #[arg(long, value_name = "NAME", help_heading = "Training", value_parser = Optimiser::parser())]
-    optimiser: Option<Optimiser>,
-    /// l2, l1, huber, features or clip (of the model that --clip names) [l2]
-    #[arg(long, value_name = "NAME", help_heading = "Training")]
-    loss: Option<String>,
-    /// Validation pairs
-    #[arg(long, help_heading = "Training", value_name = "N")]
-    validation: Option<usize>,
-    /// Iterations between validations [a fortieth of the run; 8 with --quick]
-    #[arg(long, help_heading = "Training", value_name = "N")]
-    validate_every: Option<usize>,
-    /// Seed of the training pairs [0]
-    #[arg(long, help_heading = "Training", conflicts_with = "train_seeds")]
-    seed: Option<u64>,
-    /// File of prompts; sample i shows line i, beginning again after the last, and training draws from them
-    #[arg(long, value_name = "FILE")]
-    prompts: Option<PathBuf>,
-    /// What guidance leads away from [the empty text]
-    #[arg(long, value_name = "TEXT", requires = "prompts")]
-    negative: Option<String>,
-    /// Classifier-free guidance; every evaluation then costs two calls
-    #[arg(long, value_name = "SCALE", allow_negative_numbers = true)]
-    guidance: Option<f64>,
+    #[command(flatten)]
+    training: Picked<Studied>,
     #[command(flatten)]
     train_seeds: TrainSeedsArgs,
     #[command(flatten)]
@@ -95,6 +61,27 @@ pub struct PaperArgs {
     scorers: ScorerArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// What of training all of them can be told.
+struct Studied;
+
+impl Pick for Studied {
+    const OPTIONS: &'static [(&'static str, &'static str)] = &[
+        ("class", "class"),
+        ("prompts", "prompts"),
+        ("negative", "negative"),
+        ("guidance", "guidance"),
+        ("iters", "iters"),
+        ("batch", "train-batch"),
+        ("pairs", "pairs"),
+        ("lr", "lr"),
+        ("optimiser", "optimiser"),
+        ("loss", "loss"),
+        ("validation", "validation"),
+        ("validate-every", "validate-every"),
+        ("seed", "seed"),
+    ];
 }
 
 /// What the study of wider spans can be told besides.
@@ -119,9 +106,15 @@ pub struct RivalArgs {
     /// equal: the same pairs and teacher for all; paper: each with its authors' teacher
     #[arg(long, value_name = "equal|paper", default_value = "equal")]
     recipe: String,
-    /// How calls that could be made side by side are counted: each, or once as EPD's authors do
-    #[arg(long, value_name = "each|once", default_value = "each")]
-    count_parallel: String,
+    #[command(flatten)]
+    counted: Picked<Counted>,
+}
+
+/// How their calls are counted.
+struct Counted;
+
+impl Pick for Counted {
+    const OPTIONS: &'static [(&'static str, &'static str)] = &[("count-parallel", "count-parallel")];
 }
 
 impl RivalArgs {
@@ -129,14 +122,10 @@ impl RivalArgs {
     pub fn setup(&self) -> Result<RivalSetup> {
         let known: Vec<&str> = dyweight::train::method::list().iter().map(|(name, ..)| *name).collect();
         if let Some(name) = self.methods.iter().find(|name| !known.contains(&name.as_str())) {
-            return Err(unknown("method", name, &known));
+            return Err(Error::unknown_name("method", name, known));
         }
-        let paper = match self.recipe.as_str() {
-            "equal" => false,
-            "paper" => true,
-            other => return Err(unknown("recipe", other, &["equal", "paper"])),
-        };
-        let once = counts_once(&self.count_parallel)?;
+        let paper = named("recipe", &self.recipe, &[("equal", false), ("paper", true)])?;
+        let once = self.counted.train.count_parallel == Some(CountParallel::Once);
         Ok(RivalSetup { methods: self.methods.clone(), paper, once, files: Vec::new() })
     }
 }
@@ -147,12 +136,9 @@ impl PaperArgs {
         let (reference, shape) = (self.reference.open(&model)?, model.model.shape());
         let mut setup = StudySetup::new(model, self.quick)?;
         setup.reference = reference;
-        if let Some(path) = &self.prompts {
-            let prompts = Prompts::new(Prompts::lines(path)?, self.negative.clone(), &*setup.model.model)?;
-            setup.prompts = Some(Arc::new(prompts));
-            (setup.train.prompts, setup.train.negative) = (self.prompts.clone(), self.negative.clone());
-        }
-        (setup.guidance, setup.train.guidance) = (self.guidance, self.guidance);
+        setup.train = on(self.training.over(&setup.train)?, &setup.model)?;
+        setup.show = show(&setup.train, &*setup.model.model, None)?;
+        setup.guidance = setup.train.guidance;
         setup.scorers = self.scorers.open()?;
         if let Some(budgets) = &self.nfe {
             setup.budgets.clone_from(budgets);
@@ -168,21 +154,13 @@ impl PaperArgs {
         }
         setup.batch = check_batch(self.batch.unwrap_or(setup.batch), setup.seeds.len(), shape)?;
         let train = &mut setup.train;
-        train.iters = self.iters.or(train.iters);
-        train.batch = self.train_batch.or(train.batch);
-        train.pairs = self.pairs.or(train.pairs);
-        train.lr = self.lr.or(train.lr);
-        train.optimiser = self.optimiser.or(train.optimiser);
-        train.loss = self.loss.clone().or(train.loss.take());
         if train.loss.as_deref() == Some("clip") {
             train.clip_model = self.scorers.clip.clone();
         }
-        train.validation = self.validation.or(train.validation);
-        train.seed = self.seed.or(train.seed);
-        if let Some(iterations) = self.iters {
+        let given = &self.training.train;
+        if let (Some(iterations), None) = (given.iters, given.validate_every) {
             train.validate_every = train.validate_every.map(|every| every.min((iterations / 4).max(1)));
         }
-        train.validate_every = self.validate_every.or(train.validate_every);
         Ok(setup)
     }
 }
@@ -190,7 +168,7 @@ impl PaperArgs {
 /// Runs the study of that name.
 pub fn run(name: &str, args: &PaperArgs, besides: impl FnOnce(&mut StudySetup), comm: &Arc<dyn Comm>) -> Result<()> {
     ui::set_threads(args.output.threads, &**comm)?;
-    let study = named(name)?;
+    let study = study_named(name)?;
     let (model, usual) =
         (ModelArgs { model: args.model.clone(), options: args.options.clone() }, format!("study-{name}"));
     let out = args
@@ -203,8 +181,7 @@ pub fn run(name: &str, args: &PaperArgs, besides: impl FnOnce(&mut StudySetup), 
         setup.budgets = study.budgets[..many].to_vec();
     }
     if setup.budgets.is_empty() {
-        let expected = "at least one number of network calls".into();
-        return Err(Error::BadValue { name: "nfe", value: String::new(), expected });
+        return Err(Error::bad_value("nfe", String::new(), "at least one number of network calls"));
     }
     let experiment = study.experiment(&setup)?;
     experiment.subjects.iter().try_for_each(|subject| experiment.judging.check(subject))?;

@@ -199,11 +199,9 @@ fn config_text(args: &TrainArgs, trainer: &Trainer, out: &Path) -> Result<String
 
 fn snapshot_interval(seconds: Option<f64>) -> Result<Option<Duration>> {
     let Some(seconds) = seconds else { return Ok(None) };
-    Duration::try_from_secs_f64(seconds).map(Some).map_err(|e| Error::BadValue {
-        name: "snapshot-seconds",
-        value: seconds.to_string(),
-        expected: e.to_string(),
-    })
+    Duration::try_from_secs_f64(seconds)
+        .map(Some)
+        .map_err(|e| Error::bad_value("snapshot-seconds", seconds, e.to_string()))
 }
 
 /// The file of a budget: with several, `solver.json` becomes `solver-nfe3.json`.

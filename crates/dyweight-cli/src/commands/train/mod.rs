@@ -9,14 +9,14 @@ mod show;
 
 pub use options::TrainArgs;
 
-use crate::args::{class_of, opened};
+use crate::args::{on, opened};
 use crate::{files, ui};
 use dyweight::comm::Comm;
 use dyweight::files::NamedPath;
 use dyweight::models::ModelSpec;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
-use dyweight::train::{ClassName, TrainRun, run_each};
+use dyweight::train::{TrainRun, run_each};
 use dyweight::{Error, Result};
 use job::Job;
 use range::Range;
@@ -29,24 +29,20 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     ui::stop_requested();
     let mut args = args.over_config()?;
     ui::set_threads(args.threads, &**comm)?;
-    let needed = |what: &str| Error::Conflict { problem: format!("{what} is missing"), hint: format!("give --{what}") };
+    let needed = |what: &str| Error::conflict(format!("{what} is missing"), format!("give --{what}"));
     let name = args.job.model.clone().ok_or_else(|| needed("model"))?;
     let out = args.job.out.clone().ok_or_else(|| needed("out"))?;
     let budgets = args.budgets()?;
     let range = args.job.one_file.unwrap_or(false).then_some(out.as_path());
     if range.is_some() && budgets.len() < 2 {
-        let (problem, hint) = ("--one-file is for several budgets".into(), "give them as --nfe 3,5,7".into());
-        return Err(Error::Conflict { problem, hint });
+        return Err(Error::conflict("--one-file is for several budgets", "give them as --nfe 3,5,7"));
     }
     if budgets.len() > 1 && args.trace.is_some() {
-        let (problem, hint) = ("a trace belongs to one budget".into(), "train the budgets one by one".into());
-        return Err(Error::Conflict { problem, hint });
+        return Err(Error::conflict("a trace belongs to one budget", "train the budgets one by one"));
     }
     let spec = args.job.options.spec(&name, None)?;
     let model = opened(&ModelSpec { beta_table: args.schedule.beta_table.clone(), ..spec })?;
-    if let Some(class) = &mut args.spec.class {
-        *class = ClassName::Number(class_of(&class.to_string(), model.class_names(), &[])?);
-    }
+    args.spec = on(args.spec, &model)?;
     let make = |args: &TrainArgs, budget, out, prompts| Job::new(args, (&model, prompts), comm, budget, out);
     let range = range.map(|out| Range { out, make: &make, comm });
     let start = range.as_ref().map(|range| range.start(&args, &budgets)).transpose()?;

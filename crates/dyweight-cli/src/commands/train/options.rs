@@ -145,10 +145,7 @@ impl TrainArgs {
     /// TOML, in which the run is written down, has no larger integers.
     fn check_seed(&self) -> Result<()> {
         match self.spec.seed.filter(|seed| i64::try_from(*seed).is_err()) {
-            Some(seed) => {
-                let expected = format!("must be at most {}", i64::MAX);
-                Err(Error::BadValue { name: "seed", value: seed.to_string(), expected })
-            }
+            Some(seed) => Err(Error::bad_value("seed", seed, format!("must be at most {}", i64::MAX))),
             None => Ok(()),
         }
     }
@@ -163,10 +160,7 @@ impl TrainArgs {
                 Ok(calls.into_iter().map(Budget::Nfe).collect())
             }
             (None, Some(steps)) => Ok(vec![Budget::Steps(steps)]),
-            (Some(_), Some(_)) => Err(Error::Conflict {
-                problem: "nfe and steps both say the length".into(),
-                hint: "give one of them".into(),
-            }),
+            (Some(_), Some(_)) => Err(Error::conflict("nfe and steps both say the length", "give one of them")),
             _ => Err(no_budget()),
         }
     }
@@ -174,10 +168,7 @@ impl TrainArgs {
 
 /// No length was said.
 pub fn no_budget() -> Error {
-    Error::Conflict {
-        problem: "which budget?".into(),
-        hint: "give --nfe (network calls, one or several) or --steps (intervals of the grid)".into(),
-    }
+    Error::conflict("which budget?", "give --nfe (network calls, one or several) or --steps (intervals of the grid)")
 }
 
 /// A TOML file whose keys are handed out to the lists of options they belong to.
@@ -260,5 +251,5 @@ pub fn keys(options: &impl Serialize) -> Result<toml::Table> {
 }
 
 fn unwritable(reason: &dyn std::fmt::Display) -> Error {
-    Error::BadValue { name: "train", value: "options".into(), expected: reason.to_string() }
+    Error::bad_value("train", "options", reason.to_string())
 }

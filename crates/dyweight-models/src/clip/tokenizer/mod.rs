@@ -213,7 +213,7 @@ impl Tokenizer {
     pub fn cut(&self, text: &str, length: usize) -> Result<(Vec<u32>, bool)> {
         if text.len() > LONGEST_TEXT {
             let value = format!("{} bytes", text.len());
-            return Err(Error::BadValue { name: "prompt", value, expected: "at most 1 MiB".into() });
+            return Err(Error::bad_value("prompt", value, "at most 1 MiB"));
         }
         let mut ids = vec![self.start];
         for word in words(self.dialect, text) {
