@@ -69,7 +69,7 @@ def run(names, options):
 
     kept = {} if options.again else known(options.out)
     for name in names:
-        if name in kept and (options.exact or kept[name].get("learned")):
+        if name in kept and kept[name]["state"] != "not made" and (options.exact or kept[name].get("learned")):
             continue
         path = options.out / (re.sub(r"\W+", "-", name) + ".json")
         process = multiprocessing.get_context("fork").Process(target=_work, args=(name, path, not options.exact))

@@ -138,7 +138,7 @@ def few_steps(
         solver.save(out)
     is_set = distances[OURS] <= min(distances.values())
     if is_set:
-        pipe.scheduler = setting.scheduler(start).with_solver(SolverFile(record)).renewed()
+        pipe.scheduler = setting.scheduler(start).with_solver(SolverFile(record)).renewed().of_pipeline(pipe)
     return FewSteps(
         solver, is_set, distances, setting.number, start.name, validation, agreement, job.evaluations, seconds(), notes
     )
@@ -320,13 +320,13 @@ def _finished(
     setting, box = job.setting, job.setting.box
     name, config = name_and_config(box.own)
     few = setting.few.offered[0]
-    guidance = box.call.get("guidance_scale")
+    guidance = _guidance(box)
     facts = {
         "pipeline": box.kind, "scheduler": {"_class_name": name, **config}, "start": start.name,
         "reference": name if setting.reference_is_own else "2M, refined", "reference_steps": setting.reference_steps,
         "pairs": len(job.plan.training), "conditions": len(box.conditions), "evaluations": job.evaluations,
         "validation": list(validation), "distances": distances, "agreement": agreement,
-        "network": identity.digest(identity.weights(box.pipe)), "adapters": identity.adapters(box.pipe),
+        "network": identity.digest(identity.networks(box.pipe)), "dtype": str(getattr(box.pipe, "dtype", None)), "adapters": identity.adapters(box.pipe),
         "call": {k: v for k, v in box.call.items() if isinstance(v, (bool, int, float, str))},
         "num_inference_steps": setting.number, "variance_one": setting.process.outer(1.0) != 1.0, **({"mu": float(few["mu"])} if few.get("mu") is not None else {}),
         **({"offered": [float(v) for v in few["sigmas"]]} if few.get("sigmas") is not None else {}),
@@ -337,6 +337,12 @@ def _finished(
     if isinstance(guidance, (int, float)) and not isinstance(guidance, bool):
         made["guidance"] = float(guidance)
     return made
+
+
+def _guidance(box: BlackBox) -> Any:
+    """The scale that a pipeline is called with, be it by default."""
+    default = box.takes["guidance_scale"].default if "guidance_scale" in box.takes else None
+    return {**box.conditions[0], **box.call}.get("guidance_scale", default)
 
 
 def _duration(seconds: float) -> str:

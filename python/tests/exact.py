@@ -88,11 +88,11 @@ class Exact:
         """With the sign of what it answers at which diffusers' own steps end at 0.5, if there is one."""
         from dyweight.learning import first_order
 
-        self.sibling = first_order(self.own) or copy.deepcopy(self.own)
+        self.sibling = first_order(self.own)
         self._learn_what_is_told()
         apart = {}
         for self.sign in (1.0, -1.0):
-            apart[self.sign] = abs(float(self._theirs(60).std()) - 0.5)
+            apart[self.sign] = abs(float(self._theirs(60).end.std()) - 0.5)
             if apart[self.sign] < 0.03:
                 return
         self.sign = min(apart, key=lambda sign: apart[sign])
@@ -103,7 +103,8 @@ class Exact:
         From pure noise both end at 0.5. Where pictures are given, or begun at, both end at the same picture.
         """
         for steps in (60, 240, 960):
-            ours, theirs = self._ours(steps), self._theirs(steps)
+            theirs = self._theirs(steps)
+            ours, theirs = self._ours(steps, theirs).end, theirs.end
             if not torch.isfinite(theirs).all():
                 raise NoExactNetwork("diffusers' own steps diverge with it")
             if ours.shape != theirs.shape:
@@ -115,24 +116,28 @@ class Exact:
                 return True, says
         return False, says
 
-    def _ours(self, steps):
-        """Where ours ends with many steps of the first order on the pipeline's own levels."""
-        from dyweight.learning import setting_of
+    def _ours(self, steps, theirs):
+        """Ours, of the first order: on their levels, or on the pipeline's own where these are not a first order's."""
+        from dyweight.learning import _end, falling, setting_of
         from dyweight.starts import adams, resampled
 
-        setting = setting_of(self.box, 4, steps, (0, 0))
-        levels = resampled([*setting.long_levels, setting.end], steps)
-        return self._run(setting.scheduler(adams("Euler", levels, 1), steps), steps)
+        setting = setting_of(self.box, 4, 20, (0, 0))
+        levels = [setting.process.level(t) for t in theirs.timesteps[theirs.begin or 0 :]]
+        levels = [*levels, _end(next(iter(theirs.runs.values()))["scheduler"], setting.process)]
+        if self.sibling is None or len(falling(levels)) != len(levels):
+            setting = setting_of(self.box, 4, steps, (0, 0))
+            levels = resampled([*setting.long_levels, setting.end], steps)
+        scheduler = setting.scheduler(adams("Euler", levels, 1), steps)
+        scheduler.process.clip = None
+        return self.box.run(scheduler, steps, (0, 0))
 
     def _theirs(self, steps):
-        return self._run(copy.deepcopy(self.sibling), steps, rival=True)
-
-    def _run(self, scheduler, steps, **how):
-        return self.box.run(scheduler, steps, (0, 0), **how).end
+        sibling = self.sibling if self.sibling is not None else self.own
+        return self.box.run(copy.deepcopy(sibling), steps, (0, 0), rival=True)
 
     def _learn_what_is_told(self):
         """The line from what the network is told to the scheduler's timestep: t, t/1000, 1 − t/1000 …"""
-        log = self.box.run(copy.deepcopy(self.sibling), 6, (0, 0), rival=True)
+        log = self._theirs(6)
         known = log.timesteps[log.begin or 0 :]
         told = self.told[:: max(len(self.told) // len(known), 1)][: len(known)]
         if len(told) != len(known):
