@@ -21,6 +21,8 @@ import json
 import multiprocessing
 import os
 import re
+import resource
+import signal
 import sys
 import time
 import traceback
@@ -42,7 +44,7 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("families"), help="folder of results: goes on where it stopped")
     parser.add_argument("--exact", action="store_true", help="the exact network alone: nothing is learned")
     parser.add_argument("--again", action="store_true", help="also what is known already")
-    parser.add_argument("--seconds", type=int, default=300, help="for one family")
+    parser.add_argument("--seconds", type=int, default=300, help="of processor time, for one family")
     parser.add_argument("--table", action="store_true", help="prints what is known, and runs nothing")
     options = parser.parse_args()
     names = [n for n in all_names() if not options.only or any(part in n for part in options.only)]
@@ -72,20 +74,20 @@ def run(names, options):
         if name in kept and kept[name]["state"] != "not made" and (options.exact or kept[name].get("learned")):
             continue
         path = options.out / (re.sub(r"\W+", "-", name) + ".json")
-        process = multiprocessing.get_context("fork").Process(target=_work, args=(name, path, not options.exact))
+        process = multiprocessing.get_context("fork").Process(target=_work, args=(name, path, options))
         begun = time.time()
         process.start()
-        process.join(options.seconds)
-        if process.is_alive():
-            process.kill()
-            process.join()
+        process.join()
         if not path.exists() or path.stat().st_mtime < begun:
-            why = f"took more than {options.seconds} s" if time.time() - begun >= options.seconds else "the process died"
+            late = process.exitcode == -signal.SIGXCPU
+            why = f"took more than {options.seconds} s" if late else f"the process ended with {process.exitcode}"
             _write(path, {"family": name, "state": "failed", "why": why, "learned": True})
         print(_row(json.loads(path.read_text(encoding="utf-8"))), flush=True)
 
 
-def _work(name, path, learn):
+def _work(name, path, options):
+    resource.setrlimit(resource.RLIMIT_CPU, (options.seconds, options.seconds + 5))
+    learn = not options.exact
     try:
         found = look_at(name, learn)
     except BaseException as error:  # a line for every family

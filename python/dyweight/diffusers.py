@@ -11,12 +11,11 @@ from typing import Any
 
 from .process import UnknownProcess, process_of
 from .scheduler import DyWeightScheduler, DyWeightSchedulerOutput
-from .solver_file import SolverFile, SolverFileError
+from .solver_file import SolverFileError
 
 __all__ = [
     "DyWeightScheduler",
     "DyWeightSchedulerOutput",
-    "SolverFile",
     "SolverFileError",
     "UnknownProcess",
     "process_of",

@@ -101,10 +101,11 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
 
     @classmethod
     def from_file(cls, path, scheduler=None, **options):
-        """A scheduler from a solver file. `scheduler` is the pipeline's own, or its configuration: it says what the
+        """A scheduler from a solver file, or from a `Solver`. `scheduler` is the pipeline's own, or its configuration: it says what the
         network predicts, on which process. Given the pipeline itself, another model and other guidance than at training
         are worth a warning too. Without it a solver on a named noise table brings its own; `options` override."""
-        return cls._from_solver(SolverFile.load(path), scheduler, options)
+        solver = path.file if hasattr(path, "record") else SolverFile.load(path)
+        return cls._from_solver(solver, scheduler, options)
 
     @classmethod
     def from_preset(cls, name, scheduler=None, **options):
@@ -116,7 +117,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
                 "install the package dyweight, or write one with 'dyweight convert preset:NAME FILE' and use from_file"
             )
             raise ImportError(f"presets come with the package: {hint}") from error
-        return cls._from_solver(presets.preset(name), scheduler, options)
+        return cls._from_solver(SolverFile(presets.record(name)), scheduler, options)
 
     @classmethod
     def _from_solver(cls, solver, scheduler, options):

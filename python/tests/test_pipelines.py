@@ -12,9 +12,13 @@ import torch
 from reference import Mixture, sample
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dyweight import SolverFile, preset
+from dyweight.presets import record as preset_record
 from dyweight.diffusers import DyWeightScheduler
-from dyweight.solver_file import NoiseTable
+from dyweight.solver_file import NoiseTable, SolverFile
+
+def preset(name):
+    return SolverFile(preset_record(name))
+
 
 FLUX_SIZE = {"height": 16, "width": 16, "max_sequence_length": 16}
 AFS = {  # a solver with an analytical first step, on the levels of Stable Diffusion
