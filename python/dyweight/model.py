@@ -18,7 +18,7 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -33,7 +33,11 @@ Prediction = Literal["eps", "v", "denoised", "velocity", "epsilon", "v_predictio
 _STEP = 1e-4
 
 
-class Model:
+#: What a model's function answers with: tensors of PyTorch, or arrays of numpy.
+Array = TypeVar("Array")
+
+
+class Model(Generic[Array]):
     """A frozen model: `fn(x, t)` on batches `x` of shape `[n, *shape]` and one `t` for each sample.
 
     A model of standard normal data, whose noise prediction is known:
@@ -70,7 +74,7 @@ class Model:
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., Array],
         shape: Sequence[int],
         prediction: Prediction = "eps",
         sigma_range: tuple[float, float] | None = None,
@@ -119,7 +123,7 @@ class Model:
         ]
         return f"Model({', '.join(parts)})"
 
-    def with_conditions(self, conditions: int | Sequence[Any]) -> Model:
+    def with_conditions(self, conditions: int | Sequence[Any]) -> Model[Array]:
         """The same model with other conditions."""
         other = copy.copy(self)
         other.conditions, other._fingerprint = conditions, None
@@ -136,7 +140,7 @@ class Model:
             self._fingerprint = self._ask_for_fingerprint()
         return self._fingerprint
 
-    def __call__(self, x: Any, sigma: Any, conditions: Sequence[int] | None = None) -> Any:
+    def __call__(self, x: Array | np.ndarray, sigma: Any, conditions: Sequence[int] | None = None) -> Array:
         """The data prediction D(x, σ), or the velocity of a flow, as solvers see it.
 
         >>> import numpy as np, dyweight
@@ -307,10 +311,10 @@ class _Numpy:
             raise _other_shape(like.shape, output.shape)
         return output
 
-    def answer(self, model: Model, shown: bytearray, levels: bytearray, conditions: Any) -> bytes:
+    def answer(self, model: Model[Any], shown: bytearray, levels: bytearray, conditions: Any) -> bytes:
         return self.packed(model._asked(self.shown(shown), self.own(levels, ()), conditions), self.wire)
 
-    def answer_with_pullback(self, model: Model, x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
+    def answer_with_pullback(self, model: Model[Any], x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
         if self.vjp is None:
             raise ValueError("a solver is learned by derivatives: give Model(vjp=…), or use torch")
         shown, sigma = self.shown(x), self.own(levels, ())
@@ -322,7 +326,7 @@ class _Numpy:
 
         return self.packed(answer, self.wire), pullback
 
-    def _gradients(self, model: Model, shown: Any, sigma: Any, g: Any, conditions: Any) -> tuple[Any, Any]:
+    def _gradients(self, model: Model[Any], shown: Any, sigma: Any, g: Any, conditions: Any) -> tuple[Any, Any]:
         """Gradients of Σ g·fn(shown, t(σ)) in both."""
         told = self.told(sigma if model.sigma_to_t is None else model.sigma_to_t(sigma))
         assert self.vjp is not None, "see answer_with_pullback"
@@ -426,11 +430,11 @@ class _Torch:
             )
         return output
 
-    def answer(self, model: Model, shown: bytearray, levels: bytearray, conditions: Any) -> bytes:
+    def answer(self, model: Model[Any], shown: bytearray, levels: bytearray, conditions: Any) -> bytes:
         with self.torch.no_grad():
             return self.packed(model._asked(self.shown(shown, model), self.own(levels, ()), conditions), self.wire)
 
-    def answer_with_pullback(self, model: Model, x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
+    def answer_with_pullback(self, model: Model[Any], x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
         torch = self.torch
         # Someone may have switched derivatives off around all of this.
         with torch.inference_mode(False), torch.enable_grad(), self._frozen():

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _native, identity
 from .black_box import BlackBox, Pair
@@ -25,6 +25,31 @@ from .process import name_and_config
 from .solver import Solver
 from .solver_file import SolverFile
 from .starts import Start
+
+if TYPE_CHECKING:
+    from diffusers import DiffusionPipeline
+    from typing_extensions import TypedDict, Unpack
+
+    from .distributed import Comm
+
+    class Options(TypedDict, total=False):
+        """Of learning, but for what a pipeline is called with."""
+
+        conditions: Sequence[dict[str, object]] | None
+        out: str | os.PathLike[str] | None
+        cache: str | os.PathLike[str] | None
+        overwrite: bool
+        pairs: int
+        validation_pairs: int
+        test_pairs: int
+        iterations: int
+        order: int
+        reference_steps: int
+        afs: bool | None
+        noise_seed: int
+        comm: Comm | None
+        progress: bool | Callable[[str], object]
+
 
 OURS = "learned"
 
@@ -76,13 +101,13 @@ class FewSteps:
 
 
 def few_steps(
-    pipe: Any,
+    pipe: DiffusionPipeline,
     steps: int | None = None,
-    prompts: Sequence[str | dict[str, Any]] | None = None,
+    prompts: Sequence[str | dict[str, object]] | None = None,
     *,
     nfe: int | None = None,
-    conditions: Sequence[dict[str, Any]] | None = None,
-    call: dict[str, Any] | None = None,
+    conditions: Sequence[dict[str, object]] | None = None,
+    call: dict[str, object] | None = None,
     out: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -94,9 +119,9 @@ def few_steps(
     reference_steps: int = 50,
     afs: bool | None = None,
     noise_seed: int = 0,
-    comm: Any = None,
-    progress: bool | Callable[[str], Any] = True,
-    **more: Any,
+    comm: Comm | None = None,
+    progress: bool | Callable[[str], object] = True,
+    **more: object,
 ) -> FewSteps:
     """Learns a solver of `steps` evaluations for a pipeline, compares it, and sets it as the scheduler if it is closer.
 
@@ -145,7 +170,13 @@ def few_steps(
 
 
 def train_pipeline(
-    pipe: Any, prompts: Any, nfe: int, guidance_scale: float | None = None, *, call: dict[str, Any] | None = None, **options: Any
+    pipe: DiffusionPipeline,
+    prompts: Sequence[str | dict[str, object]] | None,
+    nfe: int,
+    guidance_scale: float | None = None,
+    *,
+    call: dict[str, object] | None = None,
+    **options: Unpack[Options],
 ) -> Solver:
     """`few_steps` for those who count network calls, two per evaluation under guidance. Returns the solver."""
     given = dict(call or {}) if guidance_scale is None else {**(call or {}), "guidance_scale": guidance_scale}
