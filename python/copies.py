@@ -12,7 +12,7 @@ COMFYUI_PRESETS = ("ms-coco-", "flux-")
 
 
 # What `python/dyweight_scheduler.py` is made of.
-ALONE = ("solver_file", "process", "scheduler")
+ALONE = ("solver_file", "identity", "process", "scheduler")
 
 
 def copies():
@@ -28,14 +28,14 @@ def copies():
 
 def alone():
     """The scheduler and what it needs of the package, in one file."""
-    head = '"""The scheduler of the package dyweight in one file, to stand beside a script. Written by python/copies.py."""\n'
+    head = '"""The scheduler of the package dyweight in one file, to stand beside a script. Written by python/copies.py."""\n\nfrom __future__ import annotations\n'
     parts = [(PACKAGE / f"{name}.py").read_text(encoding="utf-8") for name in ALONE]
     return head + "".join(f"\n# --- {name}.py ---\n\n{_without_package(part)}" for name, part in zip(ALONE, parts))
 
 
 def _without_package(text):
     lines = text.splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith("from ."))
+    return "".join(line for line in lines if not line.startswith(("from .", "from __future__")))
 
 
 def _presets():

@@ -1,5 +1,7 @@
 """The scheduler of the package dyweight in one file, to stand beside a script. Written by python/copies.py."""
 
+from __future__ import annotations
+
 # --- solver_file.py ---
 
 """Solver files: a learned solver as numbers, read with the standard library alone.
@@ -274,6 +276,100 @@ def _falling(sigmas, steps):
     if sigmas[-1] < 0:
         raise SolverFileError(f"the last level is {sigmas[-1]}, below 0")
     return sigmas
+
+# --- identity.py ---
+
+"""What something is, by its content: for results that are kept and must not be taken for those of something else."""
+
+
+import dataclasses
+import hashlib
+from typing import Any
+
+
+def digest(*values: Any) -> str:
+    """A short name for the content of all values: tensors, arrays, pictures, containers and whatever is plain."""
+    found = hashlib.sha256()
+    for value in values:
+        _feed(found, value)
+    return found.hexdigest()[:24]
+
+
+def _feed(found: Any, value: Any) -> None:
+    found.update(type(value).__name__.encode() + b"\0")
+    if value is None or isinstance(value, (bool, int, float, complex, str)):
+        found.update(repr(value).encode())
+    elif isinstance(value, bytes):
+        found.update(value)
+    elif isinstance(value, dict):
+        for key in sorted(value, key=repr):
+            _feed(found, key)
+            _feed(found, value[key])
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value:
+            _feed(found, item)
+    else:
+        _feed_array(found, value)
+
+
+def _feed_array(found: Any, value: Any) -> None:
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        found.update(f"{value.dtype} {tuple(value.shape)}".encode())
+        found.update(value.contiguous().flatten().view(_bytes_of(value)).numpy().tobytes())
+    elif hasattr(value, "tobytes"):
+        found.update(f"{getattr(value, 'shape', getattr(value, 'size', ''))} {getattr(value, 'mode', '')}".encode())
+        found.update(value.tobytes())
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        _feed(found, {f.name: getattr(value, f.name) for f in dataclasses.fields(value)})
+    else:
+        raise TypeError(f"{type(value).__name__} cannot be told by its content: leave the cache out, or pass something plain")
+
+
+def _bytes_of(tensor: Any) -> Any:
+    import torch
+
+    return torch.uint8 if tensor.element_size() else tensor.dtype
+
+
+def weights(pipe: Any) -> list[Any]:
+    """Names, shapes and a few values of every weight: enough to tell one checkpoint or adapter from another."""
+    return [(name, _sketch(part)) for name, part in sorted(parts(pipe).items())]
+
+
+def networks(pipe: Any) -> list[Any]:
+    """The same of the networks that a solver belongs to: decoders and text encoders may be exchanged."""
+    apart = ("vae", "encoder", "safety", "vocoder", "image_processor")
+    return [(name, sketch) for name, sketch in weights(pipe) if not any(word in name for word in apart)]
+
+
+def parts(pipe: Any) -> dict[str, Any]:
+    """The networks of a pipeline."""
+    import torch
+
+    named = getattr(pipe, "components", None) or vars(pipe)
+    return {name: part for name, part in named.items() if isinstance(part, torch.nn.Module)}
+
+
+def _sketch(network: Any) -> list[Any]:
+    """Of each weight its shape and some values of it, evenly."""
+    found = []
+    for name, value in network.state_dict().items():
+        if not hasattr(value, "flatten") or getattr(value, "is_meta", False):
+            found.append((name, str(getattr(value, "shape", ""))))
+            continue
+        flat = value.detach().flatten()
+        stride = max(flat.numel() // 16, 1)
+        found.append((name, tuple(value.shape), [str(v) for v in flat[::stride][:17].cpu().tolist()]))
+    return found
+
+
+def adapters(pipe: Any) -> list[str]:
+    """Names of the adapters (LoRA) that the pipeline's networks are loaded with."""
+    names: set[str] = set()
+    for part in parts(pipe).values():
+        names.update(map(str, getattr(part, "peft_config", None) or {}))
+    return sorted(names)
 
 # --- process.py ---
 
@@ -660,6 +756,7 @@ import copy
 import importlib
 import inspect
 import math
+import weakref
 from dataclasses import dataclass
 
 import torch
@@ -721,8 +818,10 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         self._offer_table()
         # Whether the noise of the run to come was scaled by `init_noise_sigma`, or added to data.
         self._state, self._noise_scaled, self._noise_added = None, False, False
+        self._pipe, self._warned = None, set()
         self.set_timesteps(self.calls)
         self._warn_beyond_table()
+        self._warn_other_process()
 
     def _understood(self):
         """The process, from the scheduler that is replaced or, without one, from the settings given here."""
@@ -743,10 +842,11 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
 
     @classmethod
     def from_file(cls, path, scheduler=None, **options):
-        """A scheduler from a solver file. `scheduler` is the pipeline's own, or its configuration: it says what the
-        network predicts, on which process. Without it a solver on a named noise table brings its own; `options`
-        override."""
-        return cls._from_solver(SolverFile.load(path), scheduler, options)
+        """A scheduler from a solver file, or from a `Solver`. `scheduler` is the pipeline's own, or its configuration: it says what the
+        network predicts, on which process. Given the pipeline itself, another model and other guidance than at training
+        are worth a warning too. Without it a solver on a named noise table brings its own; `options` override."""
+        solver = path.file if hasattr(path, "record") else SolverFile.load(path)
+        return cls._from_solver(solver, scheduler, options)
 
     @classmethod
     def from_preset(cls, name, scheduler=None, **options):
@@ -758,12 +858,14 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
                 "install the package dyweight, or write one with 'dyweight convert preset:NAME FILE' and use from_file"
             )
             raise ImportError(f"presets come with the package: {hint}") from error
-        return cls._from_solver(presets.preset(name), scheduler, options)
+        return cls._from_solver(SolverFile(presets.record(name)), scheduler, options)
 
     @classmethod
     def _from_solver(cls, solver, scheduler, options):
         if scheduler is None:
             return cls(**{"solver": solver.record, **_own_table(solver, options), **options})
+        if hasattr(scheduler, "scheduler"):
+            return cls._from_solver(solver, scheduler.scheduler, options).of_pipeline(scheduler)
         name, config = name_and_config(scheduler)
         config = {**config, **options}
         mine = inspect.signature(cls.__init__).parameters
@@ -772,6 +874,15 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         # Pipelines read some of the rest (FLUX: base_shift), and a later change of scheduler needs it back.
         made.register_to_config(**{k: v for k, v in config.items() if k not in mine})
         return made
+
+    def of_pipeline(self, pipe):
+        """The same, which knows whose scheduler it is: another model and other guidance are worth a warning."""
+        self._pipe = weakref.ref(pipe)
+        self._warn_other_model(pipe)
+        return self
+
+    def __getstate__(self):
+        return {**self.__dict__, "_pipe": None}
 
     def with_solver(self, solver):
         """The same scheduler with other coefficients, at the beginning of a run."""
@@ -835,6 +946,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         self._pad = self._padding(num_inference_steps)
         self._warn_other_shift(mu)
         self._warn_other_grid(offered)
+        self._warn_other_guidance()
         self.num_inference_steps = num_inference_steps
         levels = [*self._levels_before(), *self.solver.levels[self._first :]]
         self.timesteps = torch.tensor([self.process.told(v) for v in levels], dtype=torch.float32, device=device)
@@ -992,6 +1104,9 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
     def index_for_timestep(self, timestep, schedule_timesteps=None) -> int:
         """Index of the call whose timestep is nearest; of equals the last."""
         known = self.timesteps if schedule_timesteps is None else schedule_timesteps
+        place = _place_in(known, timestep)
+        if place is not None:
+            return place
         distances = (known - torch.as_tensor(timestep).to(known)).abs()
         return len(known) - 1 - int(distances.flip(0).argmin())
 
@@ -1020,6 +1135,39 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
             f" {mu:.3f}. The solver's own grid is used."
         )
 
+    def _warn_other_process(self):
+        """A solver belongs to the noise levels, and to the kind of network, that it was learned on."""
+        learned = self.solver.record.get("training", {}).get("scheduler")
+        if not isinstance(learned, dict):
+            return
+        try:
+            other = process_of(learned)
+        except UnknownProcess:
+            return
+        kinds = [type(process).__name__.removesuffix("Process").lower() for process in (other, self.process)]
+        if kinds[0] != kinds[1]:
+            logger.warning(f"the solver was learned on another kind of process ({kinds[0]}) than this model's ({kinds[1]})")
+        elif any(abs(a - b) > 0.02 * max(a, b) for a, b in zip(_levels_of(other), _levels_of(self.process))):
+            logger.warning("the solver was learned on another noise table than this model's: its timesteps mean other levels")
+
+    def _warn_other_model(self, pipe):
+        """The same weights in the same precision have the same name."""
+        training = self.solver.record.get("training", {})
+        if training.get("pipeline") not in (None, type(pipe).__name__):
+            logger.warning(f"the solver was learned for {training['pipeline']}, and this is {type(pipe).__name__}")
+        elif training.get("dtype") == str(getattr(pipe, "dtype", None)) and training.get("network") != digest(networks(pipe)):
+            logger.warning("the solver was learned for other weights or adapters than this model's")
+
+    def _warn_other_guidance(self):
+        """Guidance as the pipeline has it in this run; a scheduler is not told."""
+        pipe, learned = self._pipe and self._pipe(), self.solver.record.get("guidance")
+        given = getattr(pipe, "_guidance_scale", None)
+        numbers = isinstance(given, (int, float)) and isinstance(learned, (int, float))
+        if not numbers or abs(given - learned) <= 0.1 * abs(learned) or given in self._warned:
+            return
+        self._warned.add(given)
+        logger.warning(f"the solver was learned with a guidance scale of {learned:g}, and is used with {given:g}")
+
     def _warn_beyond_table(self):
         if self.process.flow:
             return
@@ -1029,6 +1177,24 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
 
     def __len__(self):
         return self.config.num_train_timesteps
+
+
+def _place_in(known, timestep):
+    """Index of a timestep that was taken out of `known` itself, without asking its device for its value."""
+    if not isinstance(timestep, torch.Tensor) or timestep.numel() != 1 or timestep.dtype != known.dtype:
+        return None
+    if timestep.device.type == "meta" or known.device != timestep.device:
+        return None
+    bytes_between = timestep.data_ptr() - known.data_ptr()
+    place, rest = divmod(bytes_between, known.element_size())
+    return place if rest == 0 and 0 <= place < len(known) and known.is_contiguous() else None
+
+
+def _levels_of(process):
+    """A few levels that tell one process from another of its kind."""
+    if isinstance(process, TableProcess):
+        return [process.level(process.told(1.0) if process.continuous else t * process.last) for t in (0.0, 0.25, 0.5, 0.75, 0.95)]
+    return [getattr(process, "data_std", 0.0) or 0.0, float(getattr(process, "inverted", False))]
 
 
 def _precise(tensor):

@@ -1,24 +1,28 @@
 """How many pipelines of diffusers a solver is learned for, without a hub: `python python/families.py [--only NAME …]`.
 
-    python python/families.py                                     seven pipelines made by tests/stand_ins.py
-    DIFFUSERS_CHECKOUT=/path python python/families.py --jobs 2   all whose own tests can make tiny components
+    python python/families.py                                       the kinds made by tests/stand_ins.py
+    DIFFUSERS_CHECKOUT=/path python python/families.py --out DIR    also all whose own tests can make tiny components
+    python python/families.py --out DIR --table                     what is known, as Markdown
 
-Every family is looked at twice.
+Every family has a process of its own, a time limit and a line in a file of its own in the folder; the same command goes on
+where it stopped. A family is looked at twice.
 
-1. With the exact network of N(0, 0.5²) in place of its own: a sampler that is right ends at standard deviation 0.5.
+1. With the exact network of N(0, 0.5²) in place of its own, refined until the answer is clear: right is a sampler that ends
+   where diffusers' own first-order steps end, from pure noise at standard deviation 0.5.
 2. With its tiny random network: learned for five evaluations, then compared on fresh noise with its own scheduler,
-   DPM-Solver++(2M) and UniPC, all at five evaluations.
+   DPM-Solver++(2M) and UniPC, all at five evaluations, with twice the reference's steps beside it as the reference's error.
 
-The table says right, refused (with the sentence) or wrong. Nothing is downloaded: tokenisers and text encoders that diffusers'
-tests take from a hub are made here.
+The table says right, refused (with the sentence) or wrong. Nothing is downloaded: tokenisers and text encoders that
+diffusers' tests take from a hub are made here.
 """
 
 import argparse
-import importlib
 import json
+import multiprocessing
 import os
+import re
+import resource
 import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -29,161 +33,198 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "tests"), str(HERE)]
 
+#: What is spent on one family: enough to learn 19 parameters, little enough for two hundred families.
+EFFORT = {"pairs": 3, "validation_pairs": 1, "test_pairs": 3, "iterations": 3, "reference_steps": 100}
+STEPS = 5
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", help="parts of names")
-    parser.add_argument("--out", type=Path, default=Path("families.jsonl"), help="goes on where it stopped")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="learn hardly anything: does it run?")
-    parser.add_argument("--seconds", type=int, default=600, help="for one family")
-    parser.add_argument("--worker", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, default=Path("families"), help="folder of results: goes on where it stopped")
+    parser.add_argument("--exact", action="store_true", help="the exact network alone: nothing is learned")
+    parser.add_argument("--again", action="store_true", help="also what is known already")
+    parser.add_argument("--seconds", type=int, default=300, help="of processor time, for one family")
+    parser.add_argument("--table", action="store_true", help="prints what is known, and runs nothing")
     options = parser.parse_args()
-    if options.worker is not None:
-        return work(options)
     names = [n for n in all_names() if not options.only or any(part in n for part in options.only)]
-    while waiting := [n for n in names if n not in known(options.out)]:
-        shares = [waiting[i :: options.jobs] for i in range(min(options.jobs, len(waiting)))]
-        flags = ["--out", str(options.out), "--seconds", str(options.seconds), *(["--quick"] if options.quick else [])]
-        workers = [subprocess.Popen([sys.executable, __file__, *flags, "--worker", *share]) for share in shares]
-        for worker, share in zip(workers, shares):
-            if worker.wait() != 0:
-                _write(options.out, _not_made(next((n for n in share if n not in known(options.out)), share[0]), "the process died"))
+    if not options.table:
+        options.out.mkdir(parents=True, exist_ok=True)
+        run(names, options)
     found = known(options.out)
-    print(table([found[n] for n in names]))
-    return None
+    print(table([found[n] for n in names if n in found]))
+    return int(any(row["state"] in ("wrong", "failed") for row in found.values()))
 
 
-def known(path):
-    """What a file of results holds, by family."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return {row["family"]: row for row in map(json.loads, lines)}
+def known(folder):
+    """Results by family."""
+    rows = (json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json")))
+    return {row["family"]: row for row in rows}
 
 
-def work(options):
-    """Looks at one family after the other."""
-    signal.signal(signal.SIGALRM, _late)
-    for name in options.worker:
-        signal.alarm(options.seconds)
-        try:
-            found = look_at(name, options.quick)
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            found = _not_made(name, _sentence(error))
-        signal.alarm(0)
-        _write(options.out, found)
-        print(_row(found), flush=True)
+def run(names, options):
+    """One family after the other, each in a process of its own."""
+    import diffusers  # noqa: F401  imported once: the processes are copies of this one
+    import transformers  # noqa: F401
+
+    import dyweight.pipelines  # noqa: F401
+
+    kept = {} if options.again else known(options.out)
+    for name in names:
+        if name in kept and kept[name]["state"] != "not made" and (options.exact or kept[name].get("learned")):
+            continue
+        path = options.out / (re.sub(r"\W+", "-", name) + ".json")
+        process = multiprocessing.get_context("fork").Process(target=_work, args=(name, path, options))
+        begun = time.time()
+        process.start()
+        process.join()
+        if not path.exists() or path.stat().st_mtime < begun:
+            late = process.exitcode == -signal.SIGXCPU
+            why = f"took more than {options.seconds} s" if late else f"the process ended with {process.exitcode}"
+            _write(path, {"family": name, "state": "failed", "why": why, "learned": True})
+        print(_row(json.loads(path.read_text(encoding="utf-8"))), flush=True)
 
 
-class _Late(BaseException):
-    """Time is up."""
-
-
-def _late(*_):
-    raise _Late("took too long")
-
-
-def _not_made(name, why):
-    return {"family": name, "state": "not made", "why": why}
+def _work(name, path, options):
+    resource.setrlimit(resource.RLIMIT_CPU, (options.seconds, options.seconds + 5))
+    learn = not options.exact
+    try:
+        found = look_at(name, learn)
+    except BaseException as error:  # a line for every family
+        found = {"family": name, "state": "failed", "why": _sentence(error), "trace": traceback.format_exc()[-1500:]}
+    _write(path, {**found, "learned": learn})
 
 
 def _write(path, found):
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(found) + "\n")
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(found) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+# --- the table ---
 
 
 def table(found):
     """Everything as Markdown, and how many there are of each kind."""
-    counts = {}
-    for row in found:
-        counts[row["state"]] = counts.get(row["state"], 0) + 1
-    head = "| pipeline | scheduler | state | exact | learned | own | DPM-Solver++ | UniPC |"
-    lines = [head, "| --- " * 8 + "|", *map(_row, found)]
-    return "\n".join([*lines, "", ", ".join(f"{n} {state}" for state, n in sorted(counts.items()))])
+    head = "| pipeline | scheduler | state | exact | learned | own | DPM-Solver++ | UniPC | reference |"
+    return "\n".join([head, "| --- " * 9 + "|", *map(_row, found), "", *_counts(found)])
+
+
+def _counts(found):
+    states = [row["state"] for row in found]
+    lines = [", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))]
+    rows = [row for row in found if row.get("distances")]
+    if rows:
+        lines += [
+            f"learned for {len(rows)}, closer than its own scheduler on {sum(_ahead(r, None) for r in rows)}, than UniPC on"
+            f" {sum(_ahead(r, 'UniPC') for r in rows)} of {sum('UniPC' in r['distances'] for r in rows)},"
+            f" by more than the reference's own error on {sum(_ahead(r, 'UniPC', clear=True) for r in rows)}"
+        ]
+    return lines
+
+
+def _ahead(row, rival, clear=False):
+    d = row["distances"]
+    other = next(iter(d.values())) if rival is None else d.get(rival)
+    return other is not None and d["learned"] + (row.get("reference_error", 0.0) if clear else 0.0) < other
 
 
 def _row(found):
     d = found.get("distances", {})
     own = next(iter(d.values()), None)
-    cells = [d.get("learned"), own, d.get("DPM-Solver++(2M)"), d.get("UniPC")]
+    cells = [d.get("learned"), own, d.get("DPM-Solver++(2M)"), d.get("UniPC"), found.get("reference_error")]
     numbers = ["" if v is None else f"{v:.4f}" for v in cells]
-    exact = "" if found.get("exact") is None else f"{found['exact']:.3f}"
     state = found["state"] + (f": {found['why']}" if found.get("why") else "")
-    return "| " + " | ".join([found["family"], found.get("scheduler", ""), state, exact, *numbers]) + " |"
+    name = re.sub(r"/test_(pipeline_)?|::.*", lambda m: ": " if m[0].startswith("/") else "", found["family"])
+    scheduler = found.get("scheduler", "").removesuffix("Scheduler")
+    return "| " + " | ".join([name, scheduler, state, found.get("exact", ""), *numbers]) + " |"
 
 
 # --- one family ---
 
 
-def look_at(name, quick):
+def look_at(name, learn):
     warnings.filterwarnings("ignore")
     import diffusers
     import torch
 
     diffusers.utils.logging.set_verbosity_error()
-
     torch.set_num_threads(1)
-    found = {"family": name}
+    found, begun = {"family": name}, time.time()
     try:
         pipe, call = make(name)
     except Exception as error:  # whatever diffusers' tests need that is not here
-        return {**found, "state": "not made", "why": _sentence(error)}
+        return {**found, "state": "not made", "why": _sentence(error), "trace": traceback.format_exc()[-1500:]}
     found["scheduler"] = type(getattr(pipe, "scheduler", None)).__name__
-    try:
-        found["exact"] = exact_end(pipe, call)
-    except Exception as error:
-        found["exact_why"] = _sentence(error)
-    begun = time.time()
-    try:
-        found.update(learned(pipe, call, quick))
-    except ValueError as error:
-        found.update(state="refused", why=_sentence(error))
-    except NotImplementedError as error:
-        found.update(state="refused", why=_sentence(error))
-    except Exception as error:
-        found.update(state="failed", why=_sentence(error), trace=traceback.format_exc()[-1500:])
-    found["seconds"] = round(time.time() - begun, 1)
-    if found["state"] == "right" and found.get("exact") is not None and abs(found["exact"] - 0.5) > 0.08:
-        found["state"] = "wrong"
-    return found
+    for part in [with_exact_network, *([with_its_own] if learn else [])]:
+        try:
+            found.update(part(pipe, call))
+        except (ValueError, NotImplementedError) as error:
+            found.update(state="refused", why=_sentence(error), trace=traceback.format_exc()[-1500:])
+        except Exception as error:
+            found.update(state="failed", why=_sentence(error), trace=traceback.format_exc()[-1500:])
+        if found["state"] in ("refused", "failed", "wrong"):
+            break
+    return {**found, "seconds": round(time.time() - begun, 1)}
 
 
 def _sentence(error):
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"
+    return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
 
 
-def learned(pipe, call, quick):
+def with_exact_network(pipe, call):
+    """Right or wrong with the exact network; where that cannot be put in place, by the check before learning."""
+    from dyweight.black_box import BlackBox
+    from dyweight.learning import check, setting_of
+    from exact import Exact, NoExactNetwork
+
+    box = BlackBox(pipe, [call], {})
+    with box.borrowed():
+        agreement = check(setting_of(box, STEPS, 20, (0, 0)), (0, 0))
+    found = {"agreement": agreement, "state": "agrees"}
+    try:
+        with Exact(pipe, call) as exact:
+            is_right, says = exact.verdict()
+    except NoExactNetwork as error:
+        return {**found, "exact_why": str(error)}
+    return {**found, "exact": says, "state": "right" if is_right else "wrong"}
+
+
+def with_its_own(pipe, call):
     """Learns, and says what `few_steps` found on fresh noise."""
     from dyweight.pipelines import few_steps
 
-    effort = {"pairs": 1, "validation_pairs": 1, "test_pairs": 1, "iterations": 1, "reference_steps": 10} if quick else {}
-    found = few_steps(pipe, 3 if quick else 5, conditions=[call], progress=False, **effort)
-    why = "" if found.is_set else "another scheduler is closer, which is said"
-    return {"state": "right", "why": why, "distances": found.distances, "start": found.start, "agreement": found.agreement}
+    own = pipe.scheduler
+    found = few_steps(pipe, STEPS, conditions=[call], progress=False, **EFFORT)
+    pipe.scheduler = own
+    kept = {} if found.is_set else {"why": "another scheduler is closer, which is said"}
+    return {**kept, "distances": found.distances, "start": found.start, "reference_error": reference_error(pipe, call)}
 
 
-# --- the exact network of N(0, 0.5²) ---
+def reference_error(pipe, call):
+    """How far the reference still moves when its steps are doubled."""
+    from dyweight.black_box import BlackBox
+    from dyweight.learning import Lab, distance, setting_of
 
-
-def exact_end(pipe, call, steps=60):
-    """Standard deviation where our scheduler ends with the exact network; none where that cannot be put in place."""
-    from exact import Exact
-
-    with Exact(pipe, call) as exact:
-        return exact.end(steps) if exact.fits else None
+    box = BlackBox(pipe, [call], {})
+    with box.borrowed():
+        ends = []
+        for steps in (EFFORT["reference_steps"], 2 * EFFORT["reference_steps"]):
+            lab = Lab(setting_of(box, STEPS, steps, (0, 0)), None, None, lambda _: None)
+            ends.append(lab._reference((0, 200_000)))
+    return distance(*ends)
 
 
 # --- components ---
 
 
 def all_names():
-    """Families by name: those made here, or those of the checkout's tests."""
+    """Families by name: those made here, and those of the checkout's tests."""
     import stand_ins
 
     checkout = os.environ.get("DIFFUSERS_CHECKOUT")
-    return stand_ins.fixtures(Path(checkout)) if checkout else [f"made:{name}" for name in stand_ins.MADE]
+    return [*(f"made:{name}" for name in stand_ins.MADE), *(stand_ins.fixtures(Path(checkout)) if checkout else [])]
 
 
 def make(name):
@@ -196,4 +237,4 @@ def make(name):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

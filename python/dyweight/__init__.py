@@ -6,8 +6,8 @@
 
     dyweight.few_steps(pipe, steps=5, prompts=["a red bicycle", "a lighthouse at dusk"])     # a pipeline of diffusers, as it is
 
-`Model`, `train`, `sample`, `compare`, `few_steps`, `Solver` and `Comm` need the compiled part of the package; `SolverFile` and
-`preset` are plain Python; `dyweight.diffusers` and `dyweight.k_diffusion` need PyTorch. Nothing is imported before it is used.
+`Model`, `train`, `sample`, `compare`, `few_steps` and `Comm` need the compiled part of the package; `Solver` and `preset` read
+without it; `dyweight.diffusers` and `dyweight.k_diffusion` need PyTorch. Nothing is imported before it is used.
 """
 
 import importlib
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .sampling import noise as noise
     from .sampling import sample as sample
     from .solver import Solver as Solver
-    from .solver_file import SolverFile as SolverFile
     from .solver_file import SolverFileError as SolverFileError
     from .training import Estimate as Estimate
     from .training import Iteration as Iteration
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from .training import train as train
 
 _PLACES = {
-    "solver_file": ["SolverFile", "SolverFileError"],
+    "solver_file": ["SolverFileError"],
     "presets": ["preset", "preset_names"],
     "model": ["Model"],
     "solver": ["Solver"],

@@ -44,7 +44,7 @@ def find(path: str) -> Callable[..., Any]:
 
 
 def run(
-    model: Model, nfe: list[int], out: Path, seeds: str, batch: int, solvers: list[str], options: dict[str, Any]
+    model: Model[Any], nfe: list[int], out: Path, seeds: str, batch: int, solvers: list[str], options: dict[str, Any]
 ) -> Comparison | None:
     """Trains for every budget, then compares at all of them; None at every process but the first."""
     comm = Comm()

@@ -71,7 +71,7 @@ class Comparison:
 
 
 def compare(
-    model: Model,
+    model: Model[Any],
     solvers: Sequence[str] = HANDCRAFTED,
     learned: Sequence[Solver | str | os.PathLike[str]] = (),
     nfe: Sequence[int] | int = (),

@@ -6,17 +6,26 @@
 Documentation: docs/diffusers.md.
 """
 
+from __future__ import annotations
+
 import importlib
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .process import UnknownProcess, process_of
 from .scheduler import DyWeightScheduler, DyWeightSchedulerOutput
-from .solver_file import SolverFile, SolverFileError
+from .solver_file import SolverFileError
+
+if TYPE_CHECKING:
+    from diffusers import DiffusionPipeline
+    from typing_extensions import Unpack
+
+    from .pipelines import Options
+    from .solver import Solver
 
 __all__ = [
     "DyWeightScheduler",
     "DyWeightSchedulerOutput",
-    "SolverFile",
     "SolverFileError",
     "UnknownProcess",
     "process_of",
@@ -24,7 +33,15 @@ __all__ = [
 ]
 
 
-def train_pipeline(pipe: Any, prompts: Any, nfe: int, guidance_scale: float | None = None, **options: Any) -> Any:
+def train_pipeline(
+    pipe: DiffusionPipeline,
+    prompts: Sequence[str | dict[str, object]] | None,
+    nfe: int,
+    guidance_scale: float | None = None,
+    *,
+    call: dict[str, object] | None = None,
+    **options: Unpack[Options],
+) -> Solver:
     """Learns a solver of `nfe` network calls for a pipeline and sets it. See `dyweight.few_steps`, which counts steps."""
     try:
         pipelines = importlib.import_module("dyweight.pipelines")
@@ -33,4 +50,5 @@ def train_pipeline(pipe: Any, prompts: Any, nfe: int, guidance_scale: float | No
             "learning needs the compiled part of the package (dyweight._native), which is not installed here;"
             " solver files, presets and the scheduler work without it"
         ) from error
-    return pipelines.train_pipeline(pipe, prompts, nfe, guidance_scale, **options)
+    learned: Solver = pipelines.train_pipeline(pipe, prompts, nfe, guidance_scale, call=call, **options)
+    return learned

@@ -57,6 +57,12 @@ def weights(pipe: Any) -> list[Any]:
     return [(name, _sketch(part)) for name, part in sorted(parts(pipe).items())]
 
 
+def networks(pipe: Any) -> list[Any]:
+    """The same of the networks that a solver belongs to: decoders and text encoders may be exchanged."""
+    apart = ("vae", "encoder", "safety", "vocoder", "image_processor")
+    return [(name, sketch) for name, sketch in weights(pipe) if not any(word in name for word in apart)]
+
+
 def parts(pipe: Any) -> dict[str, Any]:
     """The networks of a pipeline."""
     import torch

@@ -23,9 +23,10 @@ except ImportError:  # a progress bar is nice, not needed
 def sample_dyweight(model, x, sigmas=None, extra_args=None, callback=None, disable=None, *, solver):
     """Samples from `x`, a state at level `sigmas[0]`.
 
-    `solver` is a `SolverFile`. `sigmas` are its `run_sigmas`, or a part of them to start or end in the middle; None is
+    `solver` is a `Solver`. `sigmas` are its `run_sigmas`, or a part of them to start or end in the middle; None is
     the whole run. An analytical first step calls no model. State and slopes are kept in f32 at least.
     """
+    solver = getattr(solver, "file", solver)
     first, steps = (0, solver.steps) if sigmas is None else find_run(solver, sigmas)
     arguments = {} if extra_args is None else extra_args
     dtype, state = x.dtype, x.to(torch.promote_types(x.dtype, torch.float32))

@@ -18,18 +18,26 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
 from . import _native
 
 PREDICTIONS = ("eps", "v", "denoised", "velocity")
+#: As diffusers calls them.
+_OTHER_NAMES = {"epsilon": "eps", "v_prediction": "v", "sample": "denoised", "flow_prediction": "velocity"}
+#: How they may be given.
+Prediction = Literal["eps", "v", "denoised", "velocity", "epsilon", "v_prediction", "sample", "flow_prediction"]
 # Relative step of the central difference in the level, where no derivative is given.
 _STEP = 1e-4
 
 
-class Model:
+#: What a model's function answers with: tensors of PyTorch, or arrays of numpy.
+Array = TypeVar("Array")
+
+
+class Model(Generic[Array]):
     """A frozen model: `fn(x, t)` on batches `x` of shape `[n, *shape]` and one `t` for each sample.
 
     A model of standard normal data, whose noise prediction is known:
@@ -45,7 +53,8 @@ class Model:
         fn: `fn(x, t)`, or `fn(x, t, c)` for a model with conditions. Sample i of the answer depends on sample i alone.
             A tuple is taken for its first part, an output of diffusers for its `sample`.
         shape: of one sample.
-        prediction: what `fn` answers: "eps", "v", "denoised" or "velocity" (see the head of this module).
+        prediction: what `fn` answers: "eps", "v", "denoised" or "velocity" (see the head of this module), or the same
+            by diffusers' names: "epsilon", "v_prediction", "sample", "flow_prediction".
         sigma_range: smallest and largest noise level the model was trained for; (0, 1) for a flow.
         sigma_to_t: what `fn` is told instead of σ: a function of a batch of levels, differentiable, or the levels of
             the timesteps 0, 1, 2, …, between which ln √(1+σ²) is linear.
@@ -65,9 +74,9 @@ class Model:
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., Array],
         shape: Sequence[int],
-        prediction: str = "eps",
+        prediction: Prediction = "eps",
         sigma_range: tuple[float, float] | None = None,
         sigma_to_t: Callable[[Any], Any] | Sequence[float] | None = None,
         *,
@@ -85,14 +94,15 @@ class Model:
     ) -> None:
         if not callable(fn):
             raise TypeError(f"fn is {type(fn).__name__}, which cannot be called")
-        if prediction not in PREDICTIONS:
-            raise ValueError(f"prediction is {prediction!r}, not one of {', '.join(PREDICTIONS)}")
+        named = _OTHER_NAMES.get(prediction, prediction)
+        if named not in PREDICTIONS:
+            raise ValueError(f"prediction is {prediction!r}, not one of {', '.join((*PREDICTIONS, *_OTHER_NAMES))}")
         self.fn, self.vjp = fn, vjp
         self.shape = tuple(int(n) for n in shape)
         if not self.shape or min(self.shape) < 1:
             raise ValueError(f"shape is {self.shape}: the shape of one sample has at least one dimension, all above 0")
-        self.prediction = prediction
-        self.sigma_range = _range(sigma_range, prediction)
+        self.prediction = named
+        self.sigma_range = _range(sigma_range, named)
         self.conditions, self.negative = conditions, negative
         self.calls, self.guided, self.bounded = int(calls), bool(guided), bool(bounded)
         self.name = name or getattr(fn, "__name__", None) or type(fn).__name__
@@ -113,7 +123,7 @@ class Model:
         ]
         return f"Model({', '.join(parts)})"
 
-    def with_conditions(self, conditions: int | Sequence[Any]) -> Model:
+    def with_conditions(self, conditions: int | Sequence[Any]) -> Model[Array]:
         """The same model with other conditions."""
         other = copy.copy(self)
         other.conditions, other._fingerprint = conditions, None
@@ -130,7 +140,7 @@ class Model:
             self._fingerprint = self._ask_for_fingerprint()
         return self._fingerprint
 
-    def __call__(self, x: Any, sigma: Any, conditions: Sequence[int] | None = None) -> Any:
+    def __call__(self, x: Array | np.ndarray, sigma: Any, conditions: Sequence[int] | None = None) -> Array:
         """The data prediction D(x, σ), or the velocity of a flow, as solvers see it.
 
         >>> import numpy as np, dyweight
@@ -276,16 +286,7 @@ class _Numpy:
         return f"numpy {self.dtype}"
 
     def table(self, sigmas: Sequence[float]) -> Callable[[Any], Any]:
-        knots = -0.5 * np.log1p(np.asarray(sigmas, np.float64) ** 2)
-        _check_table(knots)
-
-        def timestep(sigma: Any) -> Any:
-            log_alpha = -0.5 * np.log1p(sigma**2)
-            right = np.clip(np.searchsorted(-knots, -log_alpha), 1, len(knots) - 1)
-            a, b = knots[right - 1], knots[right]
-            return right - 1 + (log_alpha - a) / (b - a)
-
-        return timestep
+        return _NumpyTable(-0.5 * np.log1p(np.asarray(sigmas, np.float64) ** 2))
 
     def own(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
         return np.frombuffer(numbers, np.float64).reshape(-1, *shape)
@@ -310,10 +311,10 @@ class _Numpy:
             raise _other_shape(like.shape, output.shape)
         return output
 
-    def answer(self, model: Model, shown: bytearray, levels: bytearray, conditions: Any) -> bytes:
+    def answer(self, model: Model[Any], shown: bytearray, levels: bytearray, conditions: Any) -> bytes:
         return self.packed(model._asked(self.shown(shown), self.own(levels, ()), conditions), self.wire)
 
-    def answer_with_pullback(self, model: Model, x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
+    def answer_with_pullback(self, model: Model[Any], x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
         if self.vjp is None:
             raise ValueError("a solver is learned by derivatives: give Model(vjp=…), or use torch")
         shown, sigma = self.shown(x), self.own(levels, ())
@@ -325,7 +326,7 @@ class _Numpy:
 
         return self.packed(answer, self.wire), pullback
 
-    def _gradients(self, model: Model, shown: Any, sigma: Any, g: Any, conditions: Any) -> tuple[Any, Any]:
+    def _gradients(self, model: Model[Any], shown: Any, sigma: Any, g: Any, conditions: Any) -> tuple[Any, Any]:
         """Gradients of Σ g·fn(shown, t(σ)) in both."""
         told = self.told(sigma if model.sigma_to_t is None else model.sigma_to_t(sigma))
         assert self.vjp is not None, "see answer_with_pullback"
@@ -374,19 +375,16 @@ class _Torch:
             what = "dropout" if drops else "batch normalisation"
             warnings.warn(f"the network is in training mode, where {what} makes its answers random: call eval()", stacklevel=4)
 
-    # A tensor library is a module, which cannot be copied with `copy.copy` of a model; nothing else is shared either.
+    # A library cannot be copied or pickled: whoever gets this has its own.
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "torch"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, torch=importlib.import_module("torch"))
+
     def table(self, sigmas: Sequence[float]) -> Callable[[Any], Any]:
         torch = self.torch
-        knots = -0.5 * torch.log1p(torch.as_tensor(sigmas, dtype=self.work, device=self.device) ** 2)
-        _check_table(knots.cpu().numpy())
-
-        def timestep(sigma: Any) -> Any:
-            log_alpha = -0.5 * torch.log1p(sigma**2)
-            right = torch.searchsorted(-knots, -log_alpha.detach()).clamp(1, len(knots) - 1)
-            a, b = knots[right - 1], knots[right]
-            return right - 1 + (log_alpha - a) / (b - a)
-
-        return timestep
+        return _TorchTable(-0.5 * torch.log1p(torch.as_tensor(sigmas, dtype=self.work, device=self.device) ** 2))
 
     def own(self, numbers: bytearray, shape: tuple[int, ...]) -> Any:
         return self.torch.from_numpy(np.frombuffer(numbers, np.float64).reshape(-1, *shape)).to(self.work).to(self.device)
@@ -432,11 +430,11 @@ class _Torch:
             )
         return output
 
-    def answer(self, model: Model, shown: bytearray, levels: bytearray, conditions: Any) -> bytes:
+    def answer(self, model: Model[Any], shown: bytearray, levels: bytearray, conditions: Any) -> bytes:
         with self.torch.no_grad():
             return self.packed(model._asked(self.shown(shown, model), self.own(levels, ()), conditions), self.wire)
 
-    def answer_with_pullback(self, model: Model, x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
+    def answer_with_pullback(self, model: Model[Any], x: bytearray, levels: bytearray, conditions: Any) -> tuple[bytes, Any]:
         torch = self.torch
         # Someone may have switched derivatives off around all of this.
         with torch.inference_mode(False), torch.enable_grad(), self._frozen():
@@ -476,6 +474,35 @@ class _Torch:
         finally:
             for p in learning:
                 p.requires_grad_(True)
+
+
+class _NumpyTable:
+    """The timestep of a level in a noise table: ln α is linear between its knots."""
+
+    def __init__(self, knots: Any) -> None:
+        _check_table(knots)
+        self.knots = knots
+
+    def __call__(self, sigma: Any) -> Any:
+        knots, log_alpha = self.knots, -0.5 * np.log1p(sigma**2)
+        right = np.clip(np.searchsorted(-knots, -log_alpha), 1, len(knots) - 1)
+        a, b = knots[right - 1], knots[right]
+        return right - 1 + (log_alpha - a) / (b - a)
+
+
+class _TorchTable:
+    """The same for tensors, with a derivative."""
+
+    def __init__(self, knots: Any) -> None:
+        _check_table(knots.cpu().numpy())
+        self.knots = knots
+
+    def __call__(self, sigma: Any) -> Any:
+        knots, log_alpha = self.knots, -0.5 * (sigma**2).log1p()
+        torch = importlib.import_module("torch")
+        right = torch.searchsorted(-knots, -log_alpha.detach()).clamp(1, len(knots) - 1)
+        a, b = knots[right - 1], knots[right]
+        return right - 1 + (log_alpha - a) / (b - a)
 
 
 def _check_table(knots: Any) -> None:

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _native, identity
 from .black_box import BlackBox, Pair
@@ -25,6 +25,31 @@ from .process import name_and_config
 from .solver import Solver
 from .solver_file import SolverFile
 from .starts import Start
+
+if TYPE_CHECKING:
+    from diffusers import DiffusionPipeline
+    from typing_extensions import TypedDict, Unpack
+
+    from .distributed import Comm
+
+    class Options(TypedDict, total=False):
+        """Of learning, but for what a pipeline is called with."""
+
+        conditions: Sequence[dict[str, object]] | None
+        out: str | os.PathLike[str] | None
+        cache: str | os.PathLike[str] | None
+        overwrite: bool
+        pairs: int
+        validation_pairs: int
+        test_pairs: int
+        iterations: int
+        order: int
+        reference_steps: int
+        afs: bool | None
+        noise_seed: int
+        comm: Comm | None
+        progress: bool | Callable[[str], object]
+
 
 OURS = "learned"
 
@@ -76,13 +101,13 @@ class FewSteps:
 
 
 def few_steps(
-    pipe: Any,
+    pipe: DiffusionPipeline,
     steps: int | None = None,
-    prompts: Sequence[str | dict[str, Any]] | None = None,
+    prompts: Sequence[str | dict[str, object]] | None = None,
     *,
     nfe: int | None = None,
-    conditions: Sequence[dict[str, Any]] | None = None,
-    call: dict[str, Any] | None = None,
+    conditions: Sequence[dict[str, object]] | None = None,
+    call: dict[str, object] | None = None,
     out: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -94,9 +119,9 @@ def few_steps(
     reference_steps: int = 50,
     afs: bool | None = None,
     noise_seed: int = 0,
-    comm: Any = None,
-    progress: bool | Callable[[str], Any] = True,
-    **more: Any,
+    comm: Comm | None = None,
+    progress: bool | Callable[[str], object] = True,
+    **more: object,
 ) -> FewSteps:
     """Learns a solver of `steps` evaluations for a pipeline, compares it, and sets it as the scheduler if it is closer.
 
@@ -138,14 +163,20 @@ def few_steps(
         solver.save(out)
     is_set = distances[OURS] <= min(distances.values())
     if is_set:
-        pipe.scheduler = setting.scheduler(start).with_solver(SolverFile(record)).renewed()
+        pipe.scheduler = setting.scheduler(start).with_solver(SolverFile(record)).renewed().of_pipeline(pipe)
     return FewSteps(
         solver, is_set, distances, setting.number, start.name, validation, agreement, job.evaluations, seconds(), notes
     )
 
 
 def train_pipeline(
-    pipe: Any, prompts: Any, nfe: int, guidance_scale: float | None = None, *, call: dict[str, Any] | None = None, **options: Any
+    pipe: DiffusionPipeline,
+    prompts: Sequence[str | dict[str, object]] | None,
+    nfe: int,
+    guidance_scale: float | None = None,
+    *,
+    call: dict[str, object] | None = None,
+    **options: Unpack[Options],
 ) -> Solver:
     """`few_steps` for those who count network calls, two per evaluation under guidance. Returns the solver."""
     given = dict(call or {}) if guidance_scale is None else {**(call or {}), "guidance_scale": guidance_scale}
@@ -320,13 +351,13 @@ def _finished(
     setting, box = job.setting, job.setting.box
     name, config = name_and_config(box.own)
     few = setting.few.offered[0]
-    guidance = box.call.get("guidance_scale")
+    guidance = _guidance(box)
     facts = {
         "pipeline": box.kind, "scheduler": {"_class_name": name, **config}, "start": start.name,
         "reference": name if setting.reference_is_own else "2M, refined", "reference_steps": setting.reference_steps,
         "pairs": len(job.plan.training), "conditions": len(box.conditions), "evaluations": job.evaluations,
         "validation": list(validation), "distances": distances, "agreement": agreement,
-        "network": identity.digest(identity.weights(box.pipe)), "adapters": identity.adapters(box.pipe),
+        "network": identity.digest(identity.networks(box.pipe)), "dtype": str(getattr(box.pipe, "dtype", None)), "adapters": identity.adapters(box.pipe),
         "call": {k: v for k, v in box.call.items() if isinstance(v, (bool, int, float, str))},
         "num_inference_steps": setting.number, "variance_one": setting.process.outer(1.0) != 1.0, **({"mu": float(few["mu"])} if few.get("mu") is not None else {}),
         **({"offered": [float(v) for v in few["sigmas"]]} if few.get("sigmas") is not None else {}),
@@ -337,6 +368,12 @@ def _finished(
     if isinstance(guidance, (int, float)) and not isinstance(guidance, bool):
         made["guidance"] = float(guidance)
     return made
+
+
+def _guidance(box: BlackBox) -> Any:
+    """The scale that a pipeline is called with, be it by default."""
+    default = box.takes["guidance_scale"].default if "guidance_scale" in box.takes else None
+    return {**box.conditions[0], **box.call}.get("guidance_scale", default)
 
 
 def _duration(seconds: float) -> str:

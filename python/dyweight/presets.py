@@ -10,8 +10,6 @@ import importlib
 import json
 from pathlib import Path
 
-from .solver_file import SolverFile
-
 # In the source tree; an installed package has them in its compiled part.
 _SOURCE = Path(__file__).resolve().parents[2] / "crates" / "dyweight-solvers" / "assets" / "presets.json"
 
@@ -30,10 +28,17 @@ def preset_names():
     return list(_collection())
 
 
-def preset(name):
-    """The preset of a name as a `SolverFile`."""
+def record(name):
+    """The content of the preset's solver file."""
     if name in _collection():
-        return SolverFile(copy.deepcopy(_collection()[name]))
+        return copy.deepcopy(_collection()[name])
     near = difflib.get_close_matches(name, preset_names(), n=3, cutoff=0.4)
     hint = f"; near ones are {', '.join(near)}" if near else ""
     raise ValueError(f"there is no preset {name!r}{hint}")
+
+
+def preset(name):
+    """The preset of a name as a `Solver`."""
+    from .solver import Solver
+
+    return Solver(record(name))

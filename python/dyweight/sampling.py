@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _native
-from .model import Model, _samples, _three
+from .model import Array, Model, _samples, _three
 from .solver import Solver
 from .training import _conditioned, _plain, _request
 
@@ -45,9 +45,9 @@ def noise(seeds: Sequence[int] | range, shape: Sequence[int], rng: str = "native
 
 
 def sample(
-    model: Model,
+    model: Model[Array],
     solver: Solver | str,
-    noise: Any = None,
+    noise: Array | np.ndarray | None = None,
     *,
     seeds: Sequence[int] | range | None = None,
     rng: str = "native",
@@ -59,8 +59,8 @@ def sample(
     steps: int | None = None,
     afs: bool = False,
     denoise_to_zero: bool = False,
-    **schedule: Any,
-) -> Any:
+    **schedule: float | str | Sequence[float] | None,
+) -> Array:
     """Samples from unit noise, as tensors of the model's kind.
 
     >>> import torch, dyweight

@@ -12,6 +12,7 @@ import copy
 import importlib
 import inspect
 import math
+import weakref
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,7 @@ from diffusers.configuration_utils import ConfigMixin, register_to_config
 from diffusers.schedulers.scheduling_utils import SchedulerMixin
 from diffusers.utils import BaseOutput, logging
 
+from .identity import digest, networks
 from .process import TableProcess, UnknownProcess, name_and_config, process_of
 from .solver_file import NOISE_TABLES, SolverFile
 
@@ -75,8 +77,10 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         self._offer_table()
         # Whether the noise of the run to come was scaled by `init_noise_sigma`, or added to data.
         self._state, self._noise_scaled, self._noise_added = None, False, False
+        self._pipe, self._warned = None, set()
         self.set_timesteps(self.calls)
         self._warn_beyond_table()
+        self._warn_other_process()
 
     def _understood(self):
         """The process, from the scheduler that is replaced or, without one, from the settings given here."""
@@ -97,10 +101,11 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
 
     @classmethod
     def from_file(cls, path, scheduler=None, **options):
-        """A scheduler from a solver file. `scheduler` is the pipeline's own, or its configuration: it says what the
-        network predicts, on which process. Without it a solver on a named noise table brings its own; `options`
-        override."""
-        return cls._from_solver(SolverFile.load(path), scheduler, options)
+        """A scheduler from a solver file, or from a `Solver`. `scheduler` is the pipeline's own, or its configuration: it says what the
+        network predicts, on which process. Given the pipeline itself, another model and other guidance than at training
+        are worth a warning too. Without it a solver on a named noise table brings its own; `options` override."""
+        solver = path.file if hasattr(path, "record") else SolverFile.load(path)
+        return cls._from_solver(solver, scheduler, options)
 
     @classmethod
     def from_preset(cls, name, scheduler=None, **options):
@@ -112,12 +117,14 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
                 "install the package dyweight, or write one with 'dyweight convert preset:NAME FILE' and use from_file"
             )
             raise ImportError(f"presets come with the package: {hint}") from error
-        return cls._from_solver(presets.preset(name), scheduler, options)
+        return cls._from_solver(SolverFile(presets.record(name)), scheduler, options)
 
     @classmethod
     def _from_solver(cls, solver, scheduler, options):
         if scheduler is None:
             return cls(**{"solver": solver.record, **_own_table(solver, options), **options})
+        if hasattr(scheduler, "scheduler"):
+            return cls._from_solver(solver, scheduler.scheduler, options).of_pipeline(scheduler)
         name, config = name_and_config(scheduler)
         config = {**config, **options}
         mine = inspect.signature(cls.__init__).parameters
@@ -126,6 +133,15 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         # Pipelines read some of the rest (FLUX: base_shift), and a later change of scheduler needs it back.
         made.register_to_config(**{k: v for k, v in config.items() if k not in mine})
         return made
+
+    def of_pipeline(self, pipe):
+        """The same, which knows whose scheduler it is: another model and other guidance are worth a warning."""
+        self._pipe = weakref.ref(pipe)
+        self._warn_other_model(pipe)
+        return self
+
+    def __getstate__(self):
+        return {**self.__dict__, "_pipe": None}
 
     def with_solver(self, solver):
         """The same scheduler with other coefficients, at the beginning of a run."""
@@ -189,6 +205,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         self._pad = self._padding(num_inference_steps)
         self._warn_other_shift(mu)
         self._warn_other_grid(offered)
+        self._warn_other_guidance()
         self.num_inference_steps = num_inference_steps
         levels = [*self._levels_before(), *self.solver.levels[self._first :]]
         self.timesteps = torch.tensor([self.process.told(v) for v in levels], dtype=torch.float32, device=device)
@@ -346,6 +363,9 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
     def index_for_timestep(self, timestep, schedule_timesteps=None) -> int:
         """Index of the call whose timestep is nearest; of equals the last."""
         known = self.timesteps if schedule_timesteps is None else schedule_timesteps
+        place = _place_in(known, timestep)
+        if place is not None:
+            return place
         distances = (known - torch.as_tensor(timestep).to(known)).abs()
         return len(known) - 1 - int(distances.flip(0).argmin())
 
@@ -374,6 +394,39 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
             f" {mu:.3f}. The solver's own grid is used."
         )
 
+    def _warn_other_process(self):
+        """A solver belongs to the noise levels, and to the kind of network, that it was learned on."""
+        learned = self.solver.record.get("training", {}).get("scheduler")
+        if not isinstance(learned, dict):
+            return
+        try:
+            other = process_of(learned)
+        except UnknownProcess:
+            return
+        kinds = [type(process).__name__.removesuffix("Process").lower() for process in (other, self.process)]
+        if kinds[0] != kinds[1]:
+            logger.warning(f"the solver was learned on another kind of process ({kinds[0]}) than this model's ({kinds[1]})")
+        elif any(abs(a - b) > 0.02 * max(a, b) for a, b in zip(_levels_of(other), _levels_of(self.process))):
+            logger.warning("the solver was learned on another noise table than this model's: its timesteps mean other levels")
+
+    def _warn_other_model(self, pipe):
+        """The same weights in the same precision have the same name."""
+        training = self.solver.record.get("training", {})
+        if training.get("pipeline") not in (None, type(pipe).__name__):
+            logger.warning(f"the solver was learned for {training['pipeline']}, and this is {type(pipe).__name__}")
+        elif training.get("dtype") == str(getattr(pipe, "dtype", None)) and training.get("network") != digest(networks(pipe)):
+            logger.warning("the solver was learned for other weights or adapters than this model's")
+
+    def _warn_other_guidance(self):
+        """Guidance as the pipeline has it in this run; a scheduler is not told."""
+        pipe, learned = self._pipe and self._pipe(), self.solver.record.get("guidance")
+        given = getattr(pipe, "_guidance_scale", None)
+        numbers = isinstance(given, (int, float)) and isinstance(learned, (int, float))
+        if not numbers or abs(given - learned) <= 0.1 * abs(learned) or given in self._warned:
+            return
+        self._warned.add(given)
+        logger.warning(f"the solver was learned with a guidance scale of {learned:g}, and is used with {given:g}")
+
     def _warn_beyond_table(self):
         if self.process.flow:
             return
@@ -383,6 +436,24 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
 
     def __len__(self):
         return self.config.num_train_timesteps
+
+
+def _place_in(known, timestep):
+    """Index of a timestep that was taken out of `known` itself, without asking its device for its value."""
+    if not isinstance(timestep, torch.Tensor) or timestep.numel() != 1 or timestep.dtype != known.dtype:
+        return None
+    if timestep.device.type == "meta" or known.device != timestep.device:
+        return None
+    bytes_between = timestep.data_ptr() - known.data_ptr()
+    place, rest = divmod(bytes_between, known.element_size())
+    return place if rest == 0 and 0 <= place < len(known) and known.is_contiguous() else None
+
+
+def _levels_of(process):
+    """A few levels that tell one process from another of its kind."""
+    if isinstance(process, TableProcess):
+        return [process.level(process.told(1.0) if process.continuous else t * process.last) for t in (0.0, 0.25, 0.5, 0.75, 0.95)]
+    return [getattr(process, "data_std", 0.0) or 0.0, float(getattr(process, "inverted", False))]
 
 
 def _precise(tensor):

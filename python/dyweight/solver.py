@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Iterable
@@ -9,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from . import _native
+from .solver_file import SolverFile, SolverFileError
+
+try:
+    from . import _native
+except ImportError:  # reading and sampling need no compiled part
+    _native = None  # type: ignore[assignment]
 
 
 class Solver:
@@ -28,9 +34,16 @@ class Solver:
     def __init__(self, record: dict[str, Any] | str) -> None:
         """From the content of a solver file, checked; what is derived in it is derived anew."""
         text = record if isinstance(record, str) else json.dumps(record)
-        self._text = _native.solver_checked(text)
-        self.record: dict[str, Any] = json.loads(self._text)
-        facts = json.loads(_native.solver_facts(self._text))
+        if _native is None:
+            text, facts = _without_native(text)
+        else:
+            try:
+                text = _native.solver_checked(text)
+            except ValueError as error:
+                raise SolverFileError(str(error)) from error
+            facts = json.loads(_native.solver_facts(text))
+        self._text = text
+        self.record: dict[str, Any] = json.loads(text)
         #: Nominal noise levels σ_0 … σ_S.
         self.sigmas = np.array(facts["sigmas"])
         #: What is unlike solvers known to be good.
@@ -47,21 +60,28 @@ class Solver:
         True
         """
         name = os.fspath(path)
-        # A bare name would also be a preset's.
-        return cls(_native.solver_of(name if "/" in name or os.sep in name else os.path.join(".", name)))
+        if _native is None:
+            return cls(SolverFile.load(name).record)
+        try:
+            # A bare name would also be a preset's.
+            return cls(_native.solver_of(name if "/" in name or os.sep in name else os.path.join(".", name)))
+        except ValueError as error:
+            raise error if isinstance(error, SolverFileError) else SolverFileError(str(error)) from error
 
     @classmethod
     def preset(cls, name: str) -> Solver:
         """Coefficients released with the paper; `dyweight.preset_names()` lists them."""
-        return cls(_native.solver_of(f"preset:{name}"))
+        from .presets import record
+
+        return cls(record(name))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a solver file, all or nothing."""
-        _native.write(os.fspath(path), self._text.encode())
+        _compiled().write(os.fspath(path), self._text.encode())
 
     def at(self, nfe: int, guidance: float | None = None) -> Solver:
         """The solver of one budget, and one strength of guidance, of one that serves a range of them (see `joined`)."""
-        return Solver(_native.solver_at(self._text, nfe, guidance))
+        return Solver(_compiled().solver_at(self._text, nfe, guidance))
 
     @classmethod
     def joined(cls, solvers: Iterable[Solver]) -> Solver:
@@ -72,12 +92,27 @@ class Solver:
         >>> dyweight.Solver.joined([three, nine]).at(5).nfe
         5
         """
-        return cls(_native.solver_joined([solver._text for solver in solvers]))
+        return cls(_compiled().solver_joined([solver._text for solver in solvers]))
 
     @property
     def nfe(self) -> int:
         """Network calls of one sample."""
         return self.record["nfe"]
+
+    @property
+    def calls(self) -> int:
+        """Network evaluations of one sample: under guidance each is two calls. What `num_inference_steps` must be."""
+        return self.steps - int(self.record["afs"])
+
+    @property
+    def run_sigmas(self) -> list[float]:
+        """Where the states of a run are, and its nominal end: the sigmas for samplers of k-diffusion."""
+        return self.file.run_sigmas
+
+    @functools.cached_property
+    def file(self) -> SolverFile:
+        """The solver as samplers in plain Python take it. Only solvers of the method "dyweight" have this form."""
+        return SolverFile(self.record)
 
     @property
     def steps(self) -> int:
@@ -135,6 +170,9 @@ class Solver:
     def __hash__(self) -> int:
         return hash(self._text)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Solver, (self._text,)
+
     def __repr__(self) -> str:
         record = self.record
         name = [record["model"]["name"]] if record.get("model", {}).get("name") else []
@@ -144,4 +182,17 @@ class Solver:
 
     def _repr_svg_(self) -> str | None:
         """Weights and scales as a picture, in a notebook."""
-        return _native.solver_svg(self._text)
+        return None if _native is None else _native.solver_svg(self._text)
+
+
+def _compiled() -> Any:
+    if _native is None:
+        raise ImportError("this needs the compiled part of the package (dyweight._native), which is not installed here")
+    return _native
+
+
+def _without_native(text: str) -> tuple[str, dict[str, Any]]:
+    """A checked record with what is derived in it, and the facts, by the reader in plain Python."""
+    file = SolverFile(json.loads(text))
+    derived = {"realised_times": file.times, "network_levels": file.levels}
+    return json.dumps({**file.record, **derived}), {"sigmas": file.sigmas, "warnings": []}

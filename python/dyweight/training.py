@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _native
 from .distributed import Comm
-from .model import Model
+from .model import Array, Model
 from .progress import Bar
 from .solver import Solver
 
@@ -31,7 +31,7 @@ class Iteration(NamedTuple):
 
 
 def train(
-    model: Model,
+    model: Model[Any],
     nfe: int | None = None,
     *,
     steps: int | None = None,
@@ -97,7 +97,7 @@ def train(
         return Solver(_native.train(model, json.dumps(request), comm, watch))
 
 
-def plan(model: Model, nfe: int | None = None, *, steps: int | None = None, **options: Any) -> dict[str, Any]:
+def plan(model: Model[Any], nfe: int | None = None, *, steps: int | None = None, **options: Any) -> dict[str, Any]:
     """What training would do, without doing it: steps, iterations, pairs, evaluations of the teacher, network calls.
 
     >>> import dyweight
@@ -122,7 +122,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(
-    model: Model, nfe: int | None = None, *, steps: int | None = None, seconds: float | None = None, **options: Any
+    model: Model[Any], nfe: int | None = None, *, steps: int | None = None, seconds: float | None = None, **options: Any
 ) -> Estimate:
     """How long training would take, from the time of one evaluation of one sample: given, or measured by a call.
 
@@ -153,7 +153,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def _seconds(model: Model) -> float:
+def _seconds(model: Model[Any]) -> float:
     """Time of one evaluation of one sample; the first is slower than the rest."""
     best, level = float("inf"), sum(model.sigma_range) / 2
     for _ in range(2):
@@ -163,8 +163,7 @@ def _seconds(model: Model) -> float:
     return best
 
 
-
-def _conditioned(model: Model, conditions: int | Sequence[Any] | None) -> Model:
+def _conditioned(model: Model[Array], conditions: int | Sequence[Any] | None) -> Model[Array]:
     if not isinstance(model, Model):
         raise TypeError(f"model is {type(model).__name__}: make it a dyweight.Model first")
     return model if conditions is None else model.with_conditions(conditions)
@@ -197,7 +196,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _warn_of_idle_processes(model: Model, request: dict[str, Any], comm: Comm) -> None:
+def _warn_of_idle_processes(model: Model[Any], request: dict[str, Any], comm: Comm) -> None:
     found = json.loads(_native.plan(model, json.dumps({**request, "out": None, "trace": None})))
     calls = -(-found["pairs"] // found["micro_batch"])
     if calls < comm.size and comm.rank == 0:

@@ -57,6 +57,7 @@ def _of(value, name):
 
 def sample(solver, predict, noise, start=0, state=None):
     """All states of a run. `predict(x, level, step)` is D, or v for a flow; `state` is given at step `start`."""
+    solver = getattr(solver, "file", solver)
     x = solver.times[0] * noise if state is None else state
     time, slopes, states = solver.times[start], [], [x]
     flow = solver.prediction == "velocity"

@@ -6,7 +6,8 @@ import pytest
 import torch
 from reference import Mixture, sample
 
-from dyweight import SolverFile, preset
+from dyweight import Solver, preset
+from dyweight.solver_file import SolverFile
 from dyweight.k_diffusion import find_run, sample_dyweight
 
 
@@ -82,7 +83,7 @@ def test_parts_of_a_run(record):
     assert find_run(solver, sigmas[:3]) == (0, 2)
     assert find_run(solver, sigmas[1:3]) == (1, 1)
     karras = k_diffusion.sampling.get_sigmas_karras(4, 0.03, 12.0)
-    for wrong in (karras, solver.sigmas[2:], sigmas[:1], [], [*solver.run_sigmas, 0.0]):
+    for wrong in (karras, list(solver.sigmas[2:]), sigmas[:1], [], [*solver.run_sigmas, 0.0]):
         with pytest.raises(ValueError, match="not this solver's"):
             find_run(solver, wrong)
 

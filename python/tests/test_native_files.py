@@ -14,6 +14,7 @@ import torch
 from mixtures import SHORT
 
 import dyweight
+from dyweight.solver_file import SolverFile
 
 
 class Stop(Exception):
@@ -88,23 +89,23 @@ def test_a_cache_spares_the_teacher(tmp_path):
 
 def test_solvers_are_read_drawn_and_saved(tmp_path):
     for name in dyweight.preset_names():
-        solver, plain = dyweight.Solver.preset(name), dyweight.preset(name)
+        solver, plain = dyweight.Solver.preset(name), SolverFile(dyweight.preset(name).record)
         assert np.allclose(solver.sigmas, plain.sigmas, rtol=1e-12) and np.allclose(solver.times, plain.times, rtol=1e-12)
         assert [row[row != 0].tolist() for row in solver.weights] == [[w for w in r if w != 0] for r in plain.weights]
         assert np.isnan(solver.levels[0]) == solver.record["afs"]
     solver.save(tmp_path / "a.json")
     assert dyweight.Solver.load(tmp_path / "a.json") == solver == dyweight.Solver(solver.record)
-    assert dyweight.SolverFile.load(tmp_path / "a.json").times == solver.times.tolist()
+    assert SolverFile.load(tmp_path / "a.json").times == solver.times.tolist()
     assert solver._repr_svg_().startswith("<svg") and "calls" in repr(solver)
     record = {**solver.record, "steps": 99}
-    with pytest.raises(ValueError, match="7 rows for 99 steps"):
+    with pytest.raises(dyweight.SolverFileError, match="7 rows for 99 steps"):
         dyweight.Solver(record)
-    with pytest.raises(ValueError, match="did you mean 'cifar10-nfe3'"):
+    with pytest.raises(ValueError, match="near ones are cifar10-nfe3"):
         dyweight.Solver.preset("cifar10-nfe33")
     with pytest.raises(FileNotFoundError, match="no.json"):
         dyweight.Solver.load(tmp_path / "no.json")
     (tmp_path / "b.json").write_text("{")
-    with pytest.raises(ValueError, match=r"b\.json"):
+    with pytest.raises(dyweight.SolverFileError, match=r"b\.json"):
         dyweight.Solver.load(tmp_path / "b.json")
 
 

@@ -365,3 +365,29 @@ def test_stubs_name_what_is_there():
     assert os.path.basename(_native.__file__).startswith("_native.")
     for name in dyweight.__all__:
         assert getattr(dyweight, name).__doc__, name
+
+
+def denoise_half(x, t):
+    return x / 2
+
+
+@pytest.mark.parametrize("arrays", ["torch", "numpy"])
+@pytest.mark.parametrize("table", [None, [0.1, 1.0, 10.0]])
+def test_models_are_copied_and_pickled_where_their_functions_are(arrays, table):
+    import copy
+    import pickle
+
+    model = dyweight.Model(denoise_half, (2,), "denoised", (0.1, 10.0), table, arrays=arrays)
+    x = np.ones((1, 2))
+    for other in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert repr(other) == repr(model) and other.fingerprint == model.fingerprint
+        assert np.asarray(other(x, 3.0)).tolist() == np.asarray(model(x, 3.0)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"), [("epsilon", "eps"), ("v_prediction", "v"), ("sample", "denoised"), ("flow_prediction", "velocity")]
+)
+def test_predictions_have_the_names_of_diffusers_too(name, ours):
+    model = dyweight.Model(denoise_half, (2,), name, (0.1, 0.9), arrays="numpy")
+    assert model.prediction == ours
+    assert model(np.ones((1, 2)), 0.5).tolist() == dyweight.Model(denoise_half, (2,), ours, (0.1, 0.9), arrays="numpy")(np.ones((1, 2)), 0.5).tolist()

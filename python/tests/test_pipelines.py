@@ -1,6 +1,8 @@
 """Real pipeline code of diffusers, with tiny random networks and with the model the Rust sampler has in closed form."""
 
 import contextlib
+import copy
+import pickle
 
 import diffusers
 import numpy as np
@@ -8,10 +10,15 @@ import pytest
 import tiny
 import torch
 from reference import Mixture, sample
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from dyweight import SolverFile, preset
+from dyweight.presets import record as preset_record
 from dyweight.diffusers import DyWeightScheduler
-from dyweight.solver_file import NoiseTable
+from dyweight.solver_file import NoiseTable, SolverFile
+
+def preset(name):
+    return SolverFile(preset_record(name))
+
 
 FLUX_SIZE = {"height": 16, "width": 16, "max_sequence_length": 16}
 AFS = {  # a solver with an analytical first step, on the levels of Stable Diffusion
@@ -426,3 +433,68 @@ def test_a_trained_solver_beats_the_solvers_of_diffusers(trained, tmp_path, run)
     }
     print(distance)
     assert distance["dyweight"] < min(distance["dpm++2m"], distance["unipc"])
+
+
+class NoWaiting(TorchDispatchMode):
+    """Forbids what would make a program wait for its device."""
+
+    WAITS = ("_local_scalar_dense", "nonzero", "equal", "is_nonzero", "masked_select")
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert name not in self.WAITS, f"{name} waits for the device"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("own", [
+    diffusers.EulerDiscreteScheduler(**tiny.TABLE), diffusers.DDIMScheduler(**tiny.TABLE, prediction_type="v_prediction"),
+    diffusers.DDIMScheduler(thresholding=True), diffusers.FlowMatchEulerDiscreteScheduler(),
+])  # fmt: skip
+def test_steps_do_not_wait_for_the_device(own):
+    flow = isinstance(own, diffusers.FlowMatchEulerDiscreteScheduler)
+    scheduler = DyWeightScheduler.from_preset("flux-nfe5" if flow else "ms-coco-nfe16", own)
+    scheduler.set_timesteps(scheduler.calls)
+    noise = _noise(2, 4, 8, 8)
+    with NoWaiting():
+        x = noise * scheduler.init_noise_sigma
+        for i, t in enumerate(scheduler.timesteps):
+            shown = scheduler.scale_model_input(x, t)
+            x = scheduler.step(0.1 * shown, t, x if i != 2 else x + 1, return_dict=False)[0]
+    assert torch.isfinite(x).all()
+
+
+def _learned_on(own, **training):
+    name, config = type(own).__name__, dict(own.config)
+    return SolverFile({**preset("ms-coco-nfe16").record, "training": {"scheduler": {"_class_name": name, **config}, **training}})
+
+
+def test_a_solver_learned_on_something_else_is_worth_a_warning(tmp_path):
+    sd, linear = diffusers.EulerDiscreteScheduler(**tiny.TABLE), diffusers.DDIMScheduler()
+    with warned() as messages:
+        DyWeightScheduler._from_solver(_learned_on(sd), diffusers.DDIMScheduler(**tiny.TABLE), {})
+        assert not messages
+        DyWeightScheduler._from_solver(_learned_on(linear), sd, {})
+        assert len(messages) == 1 and "another noise table" in messages[0]
+        DyWeightScheduler._from_solver(_learned_on(diffusers.EDMEulerScheduler()), sd, {})
+        assert len(messages) == 2 and "another kind of process (edm) than this model's (table)" in messages[1]
+
+
+def test_another_model_and_other_guidance_are_worth_a_warning(tmp_path):
+    from dyweight.identity import digest, networks
+
+    pipe, other = tiny.stable_diffusion(tmp_path / "a"), tiny.stable_diffusion(tmp_path / "b")
+    other.unet.conv_in.weight.data.mul_(1.1)
+    file = _learned_on(
+        pipe.scheduler, pipeline="StableDiffusionPipeline", dtype="torch.float32", network=digest(networks(pipe))
+    )
+    with warned() as messages:
+        DyWeightScheduler._from_solver(file, other, {})
+        assert len(messages) == 1 and "other weights" in messages[0]
+        DyWeightScheduler._from_solver(file, tiny.sdxl(tmp_path / "c"), {})
+        assert len(messages) == 2 and "learned for StableDiffusionPipeline, and this is StableDiffusionXL" in messages[1]
+        pipe.scheduler = DyWeightScheduler._from_solver(SolverFile({**file.record, "guidance": 7.5}), pipe, {})
+        for guidance in (7.5, 1.0, 1.0):
+            pipe("a", num_inference_steps=8, guidance_scale=guidance, output_type="latent")
+        assert len(messages) == 3 and "guidance scale of 7.5, and is used with 1" in messages[2]
+    copy.deepcopy(pipe.scheduler)
+    pickle.loads(pickle.dumps(pipe.scheduler))

@@ -134,7 +134,7 @@ def test_many_small_steps_sample_the_exact_model(name):
         "prediction": "velocity" if process.flow else "denoised", "schedule": {"kind": "explicit", "sigmas": [*levels, 0.0]},
         "sigma_min": 0.0, "sigma_max": top, "weights": [[1.0]] + [[-0.5, 1.5]] * (steps - 2) + [[0.0, 1.0]], "time_scale": [],
     }  # fmt: skip
-    from dyweight.diffusers import SolverFile
+    from dyweight.solver_file import SolverFile
 
     scheduler = DyWeightScheduler._from_solver(SolverFile(record), own, {})
     scheduler.set_timesteps(steps)

@@ -119,8 +119,33 @@ def test_timesteps_of_the_reference(sigma, timestep):
 
 def test_reading_needs_nothing_but_the_standard_library():
     code = (
-        "import sys, dyweight; dyweight.preset('flux-nfe5'); print({'torch', 'numpy', 'diffusers'} & set(sys.modules))"
+        "import sys; from dyweight import presets, solver_file; solver_file.SolverFile(presets.record('flux-nfe5'));"
+        " print({'torch', 'numpy', 'diffusers'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           env={"PYTHONPATH": str(__import__("pathlib").Path(dyweight.__file__).parents[1])}
                           ).stdout.strip() == "set()"  # fmt: skip
+
+
+def test_solvers_are_read_without_the_compiled_part(tmp_path):
+    """The same numbers, and the same errors."""
+    code = """
+import sys
+sys.modules["dyweight._native"] = None
+import json, dyweight
+solver = dyweight.preset("cifar10-nfe5")
+print(json.dumps([solver.times.tolist(), solver.sigmas.tolist(), solver.run_sigmas, solver.calls, repr(solver)]))
+try:
+    dyweight.Solver({**solver.record, "steps": 99})
+except dyweight.SolverFileError as error:
+    assert "rows of weights for 99 steps" in str(error)
+else:
+    raise SystemExit("a wrong file was taken")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    solver = dyweight.preset("cifar10-nfe5")
+    times, sigmas, run, calls, name = json.loads(done.stdout)
+    np.testing.assert_allclose(times, solver.times, rtol=1e-13)
+    np.testing.assert_allclose(sigmas, solver.sigmas, rtol=1e-13)
+    np.testing.assert_allclose(run, solver.run_sigmas, rtol=1e-13)
+    assert (calls, name) == (solver.calls, repr(solver))
