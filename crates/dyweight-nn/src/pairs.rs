@@ -72,7 +72,7 @@ impl Pairs {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512bf16,avx2,fma")]
 unsafe fn run_on_pairs<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run::<crate::simd::bf16::Bf16Pairs>()
+    kernel.run::<crate::simd::halves::Bf16Pairs>()
 }
 
 #[cfg(target_arch = "x86_64")]

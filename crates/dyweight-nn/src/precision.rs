@@ -22,7 +22,7 @@ impl Precision {
 
     /// Whether the instructions in use have it ([`crate::Isa`]).
     pub fn is_available(self) -> bool {
-        self == Self::F32 || crate::pairs::Pairs::available().is_some()
+        self == Self::F32 || (crate::pairs::Pairs::available().is_some() && crate::fixed::Fixed::available().is_some())
     }
 }
 
