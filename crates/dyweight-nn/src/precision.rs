@@ -6,8 +6,8 @@ pub enum Precision {
     /// As they are.
     #[default]
     F32,
-    /// Rounded to bf16, the upper half of an f32: 8 significant bits. Twice as fast where the processor multiplies
-    /// pairs of them.
+    /// Of 16 bits: rounded to bf16, the upper half of an f32 with 8 significant bits, or, in convolutions, to
+    /// fixed-point numbers of their row. Twice as fast where the processor multiplies pairs of them.
     Bf16,
 }
 
@@ -18,6 +18,12 @@ impl Precision {
     /// Its name.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].0
+    }
+
+    /// The fastest of at least this precision for linear layers and attention. On Intel's processors VDPBF16PS takes
+    /// as long as two to four multiply-adds of floats: there, f32 is faster.
+    pub fn of_products(self) -> Self {
+        if self == Self::Bf16 && !crate::pairs::pay() { Self::F32 } else { self }
     }
 
     /// Whether the instructions in use have it ([`crate::Isa`]).

@@ -47,13 +47,7 @@ pub(super) fn blocks(shape: Shape) -> usize {
 }
 
 /// A block of output pixels times a panel, with no output yet.
-pub(super) fn windows<'a>(
-    canvas: &Act,
-    plan: &Plan,
-    shape: Shape,
-    block: usize,
-    panel: Panel<'a>,
-) -> PanelProduct<'a> {
+pub(super) fn windows<'a>(canvas: &Act, plan: &Plan, shape: Shape, block: usize, panel: Panel<'a>) -> PanelProduct<'a> {
     let (sample, first) = (block / blocks(shape), block % blocks(shape) * PIXEL_BLOCK);
     let (channels, line) = (canvas.shape().c, canvas.shape().w * canvas.shape().c);
     PanelProduct {

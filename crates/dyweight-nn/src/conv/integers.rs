@@ -109,9 +109,12 @@ fn rounded(fixed: Fixed, canvas: Act, plan: &Plan, shape: Shape) -> (Act, Vec<f3
     let scales: Vec<_> = squares.chunks_exact(from.pixels()).map(|s| scale_of(largest(s, from, plan, shape))).collect();
     let mut pairs = Act::stale(from.with_channels(pairs::count(from.c)));
     let steps = pairs.shape().c;
-    pairs.data_mut().par_chunks_exact_mut(steps).zip(canvas.data().par_chunks_exact(from.c)).enumerate().for_each(
-        |(pixel, (to, from_pixel))| fixed.round(from_pixel, scales[pixel / from.pixels()][0], to),
-    );
+    pairs
+        .data_mut()
+        .par_chunks_exact_mut(steps)
+        .zip(canvas.data().par_chunks_exact(from.c))
+        .enumerate()
+        .for_each(|(pixel, (to, from_pixel))| fixed.round(from_pixel, scales[pixel / from.pixels()][0], to));
     (pairs, scales.into_iter().map(|[_, back]| back).collect())
 }
 

@@ -185,7 +185,10 @@ impl Factors for Integers<'_> {
                 let [scale, back] = scale_of(self.fixed.squares(row));
                 // SAFETY: one place for each tile and square.
                 let (place, to) = unsafe {
-                    (self.rows.part(square * self.tiles + tile, 1), to.part(square * stretch.stride + tile * steps, steps))
+                    (
+                        self.rows.part(square * self.tiles + tile, 1),
+                        to.part(square * stretch.stride + tile * steps, steps),
+                    )
                 };
                 place[0] = back;
                 self.fixed.round(row, scale, to);
