@@ -1,4 +1,4 @@
-//! How networks of latent diffusion are computed: what may be chosen between speed and exactness.
+//! How networks are computed: what may be chosen between speed and exactness.
 
 use dyweight_core::error::{Error, Result, named};
 use dyweight_nn::{ConvAlgo, Precision};
@@ -8,7 +8,7 @@ use dyweight_nn::{ConvAlgo, Precision};
 pub struct Arithmetic {
     /// How 3×3 convolutions are.
     pub conv: ConvAlgo,
-    /// How exact the products of linear layers and attention over tokens are.
+    /// How exact the products of convolutions, linear layers and attention are.
     pub precision: Precision,
 }
 
@@ -46,6 +46,6 @@ pub(crate) fn refuse_unused(precision: Precision, model: &str) -> Result<()> {
     }
     Err(Error::conflict(
         format!("nothing of '{model}' is computed in {}", precision.name()),
-        "leave `precision` out; what has layers over tokens takes it: FLUX, T5, U-Nets of latent diffusion",
+        "leave `precision` out; networks take it: FLUX, T5, U-Nets",
     ))
 }

@@ -50,7 +50,7 @@ pub fn instruction_set() -> &'static str {
 pub fn measured_rate(precision: Precision) -> f64 {
     const SIZE: usize = 512;
     let weights = dyweight_nn::Weights::from_f32([SIZE; 2], &vec![0.5; SIZE * SIZE]);
-    let layer = weights.and_then(|weights| dyweight_nn::Linear::in_precision(precision, weights, None));
+    let layer = weights.and_then(|weights| dyweight_nn::Linear::in_precision(precision.of_products(), weights, None));
     let Ok(layer) = layer.map(dyweight_nn::Linear::packed) else { return f64::NAN };
     let x = dyweight_nn::Act::zeros(dyweight_nn::Shape::tokens(1, SIZE, SIZE));
     let operations = 2.0 * (SIZE * SIZE * SIZE) as f64;

@@ -33,7 +33,7 @@ pub struct ModelSpec {
     pub config: Option<PathBuf>,
     /// How 3×3 convolutions are computed: `winograd4`, `winograd2` or `direct`.
     pub conv: Option<String>,
-    /// How exact the products of layers over tokens are: `f32`, or `bf16` where the processor has it.
+    /// How exact products are: `f32`, or factors of 16 bits, `bf16`, where the processor has it.
     pub precision: Option<String>,
     /// Height of a latent diffusion model's images.
     pub height: Option<usize>,
@@ -66,7 +66,7 @@ impl LoadedModel {
         ModelIdentity { name: self.name.clone(), sha256: Some(self.sha256.clone()) }
     }
 
-    /// How exact the products of its layers over tokens are.
+    /// How exact its products are.
     pub fn precision(&self) -> Precision {
         let name = self.settings.get("precision").and_then(serde_json::Value::as_str);
         name.and_then(|name| arithmetic::precision(name).ok()).unwrap_or_default()
@@ -181,7 +181,7 @@ impl ModelSpec {
                 return Ok((AnyModel::Latent(Box::new(model)), sha256));
             }
             self.refuse_latent_options()?;
-            let network = Edm::random(architecture(name)?, 0, self.conv()?)?;
+            let network = Edm::random(architecture(name)?, 0, self.arithmetic()?)?;
             return Ok((AnyModel::Network(Box::new(network)), sha256));
         }
         self.open_file(&self.path()?)
@@ -286,7 +286,6 @@ impl ModelSpec {
 
     /// Refuses options of latent diffusion models: who asks for a height and gets another is misled.
     fn refuse_latent_options(&self) -> Result<()> {
-        refuse_unused(self.precision()?, &self.model)?;
         let given = [
             ("height", self.height.is_some()),
             ("width", self.width.is_some()),
@@ -299,6 +298,7 @@ impl ModelSpec {
     }
 
     fn of_mixture(&self, mixture: Mixture) -> Result<(AnyModel, String)> {
+        refuse_unused(self.precision()?, &self.model)?;
         self.refuse_latent_options()?;
         if let Some(config) = &self.config {
             return Err(Error::conflict(
@@ -316,7 +316,7 @@ impl ModelSpec {
 
     fn of_network(&self, file: EdmFile) -> Result<(AnyModel, String)> {
         self.refuse_latent_options()?;
-        let network = file.build(self.conv()?)?;
+        let network = file.build(self.arithmetic()?)?;
         let found = network.shape();
         match self.shape {
             Some(expected) if expected != found => {
@@ -327,7 +327,7 @@ impl ModelSpec {
         }
     }
 
-    /// How the networks of a latent diffusion model are computed, if the processor can.
+    /// How networks are computed, if the processor can.
     pub fn arithmetic(&self) -> Result<Arithmetic> {
         let precision = self.precision()?;
         require_available(precision)?;

@@ -40,6 +40,7 @@ pub mod elementwise;
 pub mod embedding;
 pub mod error;
 pub mod fir;
+mod fixed;
 pub mod gated;
 pub mod gelu;
 mod gemm;

@@ -66,11 +66,15 @@ impl Linear {
 
     /// Keeps `weights` as they are, and multiplies in this precision.
     pub fn in_precision(precision: Precision, weights: Weights, bias: Option<&[f32]>) -> Result<Self> {
-        let mut layer = Self::from_weights(weights, bias)?;
-        if let (Precision::Bf16, Kind::Stored { pairs, .. }) = (precision, &mut layer.0) {
+        Self::from_weights(weights, bias)?.with_precision(precision)
+    }
+
+    /// The same, multiplying in this precision, if its weights are stored.
+    pub(crate) fn with_precision(mut self, precision: Precision) -> Result<Self> {
+        if let (Precision::Bf16, Kind::Stored { pairs, .. }) = (precision, &mut self.0) {
             *pairs = Some(Pairs::available().ok_or(Error::Instructions { precision })?);
         }
-        Ok(layer)
+        Ok(self)
     }
 
     /// The same with a copy of the weights, widened and packed, for the forward pass.

@@ -14,6 +14,19 @@ use crate::isa::Kernel;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pairs(());
 
+/// Whether products of pairs are faster than those of floats.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn pay() -> bool {
+    let vendor = std::arch::x86_64::__cpuid(0);
+    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).as_flattened() != b"GenuineIntel"
+}
+
+/// Whether products of pairs are faster than those of floats.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn pay() -> bool {
+    false
+}
+
 /// Pairs that `entries` numbers make.
 pub(crate) fn count(entries: usize) -> usize {
     entries.div_ceil(2)
@@ -72,7 +85,7 @@ impl Pairs {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512bf16,avx2,fma")]
 unsafe fn run_on_pairs<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run::<crate::simd::bf16::Bf16Pairs>()
+    kernel.run::<crate::simd::halves::Bf16Pairs>()
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -6,8 +6,8 @@ pub enum Precision {
     /// As they are.
     #[default]
     F32,
-    /// Rounded to bf16, the upper half of an f32: 8 significant bits. Twice as fast where the processor multiplies
-    /// pairs of them.
+    /// Of 16 bits: rounded to bf16, the upper half of an f32 with 8 significant bits, or, in convolutions, to
+    /// fixed-point numbers of their row. Twice as fast where the processor multiplies pairs of them.
     Bf16,
 }
 
@@ -20,9 +20,15 @@ impl Precision {
         Self::NAMES[self as usize].0
     }
 
+    /// The fastest of at least this precision for linear layers and attention. On Intel's processors VDPBF16PS takes
+    /// as long as two to four multiply-adds of floats: there, f32 is faster.
+    pub fn of_products(self) -> Self {
+        if self == Self::Bf16 && !crate::pairs::pay() { Self::F32 } else { self }
+    }
+
     /// Whether the instructions in use have it ([`crate::Isa`]).
     pub fn is_available(self) -> bool {
-        self == Self::F32 || crate::pairs::Pairs::available().is_some()
+        self == Self::F32 || (crate::pairs::Pairs::available().is_some() && crate::fixed::Fixed::available().is_some())
     }
 }
 

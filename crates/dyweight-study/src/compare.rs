@@ -117,7 +117,7 @@ impl Field {
     fn best(&self) -> Result<Candidate> {
         if !self.search {
             return Err(Error::Conflict {
-                problem: format!("'{BEST}' is found by a search, which --no-search leaves out"),
+                problem: format!("'{BEST}' is found by a search, which `no-search` leaves out"),
                 hint: "name a method, as in ipndm:3".into(),
             });
         }

@@ -47,8 +47,7 @@ pub struct ModelOptions {
     /// How networks compute 3x3 convolutions: winograd4, winograd2 or direct [winograd4]
     #[arg(long, value_name = "NAME")]
     pub conv: Option<String>,
-    /// How exact the products of layers over tokens are (FLUX, T5, latent U-Nets): f32, or bf16 where the processor has
-    /// it [f32]
+    /// How exact the products of networks are: f32, or factors of 16 bits, bf16, where the processor has it [f32]
     #[arg(long, value_name = "NAME")]
     pub precision: Option<String>,
     /// Height of the images of a latent diffusion model [as trained]

@@ -31,8 +31,7 @@ pub struct InspectArgs {
     /// Configuration of a weights file that carries none
     #[arg(long = "model-config", alias = "config", value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// How exact the products of layers over tokens are (FLUX, T5, latent U-Nets): f32, or bf16 where the processor has
-    /// it [f32]
+    /// How exact the products of networks are: f32, or factors of 16 bits, bf16, where the processor has it [f32]
     #[arg(long, value_name = "NAME")]
     pub(super) precision: Option<String>,
     /// Network calls, of a solver file that serves a range of budgets

@@ -44,7 +44,7 @@ pub fn show(summary: &Summary) {
     let texts = if summary.takes_text { "takes prompts" } else { "takes no prompts" };
     ui::print(&format!("predicts {}, {texts}; latents {}, {images}", summary.predicts, shape(&summary.latents)));
     if let Some(precision) = summary.precision {
-        ui::print(&format!("products of layers over tokens in {precision}, everything else in f32"));
+        ui::print(&format!("products in {precision}, everything else in f32"));
     }
     if let Some(operations) = summary.operations {
         ui::print(&format!(

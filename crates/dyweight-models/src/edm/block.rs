@@ -14,8 +14,9 @@ use super::blueprint::BlockPlan;
 use super::config::{Config, Family, groups};
 use super::resample::Resample;
 use super::weights::LayerWeights;
+use crate::arithmetic::Arithmetic;
 use dyweight_core::error::Result;
-use dyweight_nn::{Act, Activation, Conv2d, ConvAlgo, ConvSpec, GroupNorm, Linear, Modulation, NormStats};
+use dyweight_nn::{Act, Activation, Conv2d, ConvSpec, GroupNorm, Linear, Modulation, NormStats};
 
 /// A residual block.
 pub(super) struct Block {
@@ -41,7 +42,12 @@ pub(super) struct BlockTape {
 }
 
 impl Block {
-    pub(super) fn new(plan: &BlockPlan, config: &Config, weights: &LayerWeights<'_>, algo: ConvAlgo) -> Result<Self> {
+    pub(super) fn new(
+        plan: &BlockPlan,
+        config: &Config,
+        weights: &LayerWeights<'_>,
+        arithmetic: Arithmetic,
+    ) -> Result<Self> {
         let BlockPlan { name, inputs, outputs, .. } = plan;
         let family = config.net.family;
         let (eps, scale) = (family.eps(), family.pick(std::f32::consts::FRAC_1_SQRT_2, 1.0));
@@ -51,8 +57,9 @@ impl Block {
             GroupNorm::new(groups(weight.len()), eps, weight, bias, Activation::Silu).map_err(|e| weights.refused(e))
         };
         let conv = |(weight, bias): (&[f32], &[f32]), from: usize, kernel: usize| {
-            let spec = ConvSpec::same(from, *outputs, kernel, algo);
-            Conv2d::new(spec, weight, Some(bias)).map_err(|e| weights.refused(e))
+            let spec = ConvSpec::same(from, *outputs, kernel, arithmetic.conv);
+            let conv = Conv2d::new(spec, weight, Some(bias)).and_then(|conv| conv.in_precision(arithmetic.precision));
+            conv.map_err(|e| weights.refused(e))
         };
         let (affine, width) = (at("affine")?, config.net.embedding_width());
         let attention = match plan.heads {

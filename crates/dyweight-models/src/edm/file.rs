@@ -9,13 +9,13 @@
 use super::Edm;
 use super::config::Config;
 use super::weights::Weights;
+use crate::arithmetic::Arithmetic;
 use dyweight_core::error::{Error, Result};
 use dyweight_files::Malformed;
 use dyweight_files::{
     Dtype, Fingerprint, Format, NetworkFile, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data, read_file,
     sniff,
 };
-use dyweight_nn::ConvAlgo;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -75,9 +75,9 @@ impl EdmFile {
     }
 
     /// The network.
-    pub fn build(&self, conv: ConvAlgo) -> Result<Edm> {
+    pub fn build(&self, arithmetic: impl Into<Arithmetic>) -> Result<Edm> {
         let config = Config::from_map(&self.config).map_err(|problem| Error::malformed(&self.path, problem))?;
-        Edm::new(config, &Weights::stored(&self.path, &self.tensors)?, conv)
+        Edm::new(config, &Weights::stored(&self.path, &self.tensors)?, arithmetic.into())
     }
 
     /// [`fingerprint`] of its tensors.

@@ -7,10 +7,10 @@ use super::block::{self, Block};
 use super::blueprint::{Blueprint, Step};
 use super::config::{Config, groups};
 use super::weights::Weights;
+use crate::arithmetic::Arithmetic;
 use dyweight_core::error::Result;
 use dyweight_nn::{
-    Act, Activation, Conv2d, ConvAlgo, ConvSpec, Fir, GroupNorm, Modulation, NormStats, Padding, add_scaled, concat,
-    split,
+    Act, Activation, Conv2d, ConvSpec, Fir, GroupNorm, Modulation, NormStats, Padding, add_scaled, concat, split,
 };
 use std::f32::consts::FRAC_1_SQRT_2;
 use std::sync::Arc;
@@ -66,8 +66,9 @@ impl Layer {
         plan: &Blueprint,
         config: &Config,
         weights: &Weights<'_>,
-        algo: ConvAlgo,
+        arithmetic: Arithmetic,
     ) -> Result<Self> {
+        let algo = arithmetic.conv;
         let loaded = weights.layer(config, step.name(), plan.tensors(step))?;
         let conv = |name: &str, spec: ConvSpec| {
             let (weight, bias) = loaded.needed(name)?;
@@ -79,7 +80,7 @@ impl Layer {
                 Layer::Conv(conv(name, ConvSpec::same(config.channels, *outputs, 3, algo))?)
             }
             Step::Block(block) => {
-                Layer::Block { block: Box::new(Block::new(block, config, &loaded, algo)?), joins: block.joins }
+                Layer::Block { block: Box::new(Block::new(block, config, &loaded, arithmetic)?), joins: block.joins }
             }
             Step::AuxDown { .. } => Layer::AuxDown(loaded.filter()?),
             Step::AuxUp { .. } => Layer::AuxUp(loaded.filter()?),

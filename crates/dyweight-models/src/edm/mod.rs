@@ -38,6 +38,7 @@ pub use file::{EdmFile, fingerprint};
 pub use published::{PUBLISHED, published};
 pub use tensors::TensorPlan;
 
+use crate::arithmetic::Arithmetic;
 use dyweight_core::denoiser::{Condition, Differentiable, Model, Prediction};
 use dyweight_core::error::{Result, named};
 use dyweight_nn::ConvAlgo;
@@ -53,19 +54,19 @@ pub struct Edm {
 }
 
 impl Edm {
-    fn new(config: Config, weights: &Weights<'_>, conv: ConvAlgo) -> Result<Self> {
+    fn new(config: Config, weights: &Weights<'_>, arithmetic: Arithmetic) -> Result<Self> {
         let table = match config.precond {
             PrecondConfig::Iddpm { steps, .. } => weights.wrapper_numbers("u", &[steps + 1])?,
             _ => None,
         };
-        let net = UNet::new(&config, weights, conv)?;
+        let net = UNet::new(&config, weights, arithmetic)?;
         Ok(Self { precond: Precond::new(config.precond, table), net, config })
     }
 
     /// A network of this architecture with random weights, the same for the same seed: for tests and speed
     /// measurements.
-    pub fn random(config: Config, seed: u64, conv: ConvAlgo) -> Result<Self> {
-        Self::new(config, &Weights::random("random network", seed), conv)
+    pub fn random(config: Config, seed: u64, arithmetic: impl Into<Arithmetic>) -> Result<Self> {
+        Self::new(config, &Weights::random("random network", seed), arithmetic.into())
     }
 
     /// What it was built from.

@@ -5,8 +5,9 @@ use super::config::Config;
 use super::embedding::{self, Embedding, EmbeddingInputs};
 use super::layer::{Backward, Forward, Layer, LayerTape};
 use super::weights::Weights;
+use crate::arithmetic::Arithmetic;
 use dyweight_core::error::Result;
-use dyweight_nn::{Act, ConvAlgo};
+use dyweight_nn::Act;
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -25,12 +26,12 @@ pub struct Tape {
 }
 
 impl UNet {
-    pub(super) fn new(config: &Config, weights: &Weights<'_>, algo: ConvAlgo) -> Result<Self> {
+    pub(super) fn new(config: &Config, weights: &Weights<'_>, arithmetic: Arithmetic) -> Result<Self> {
         let plan = Blueprint::new(config).map_err(|p| weights.malformed(p))?;
         weights.check(&plan)?;
         let embedding = Embedding::new(config, &plan.embedding, weights)?;
         // Packing is half of the time to load.
-        let build = |step| Layer::new(step, &plan, config, weights, algo);
+        let build = |step| Layer::new(step, &plan, config, weights, arithmetic);
         let layers: Vec<Layer> = plan.steps.par_iter().map(build).collect::<Result<_>>()?;
         let bottleneck = layers.iter().rposition(|layer| matches!(layer, Layer::Push)).unwrap_or(0);
         Ok(Self { embedding, layers, bottleneck })

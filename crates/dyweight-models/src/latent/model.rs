@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub struct Settings {
     /// How 3×3 convolutions are computed.
     pub conv: ConvAlgo,
-    /// How exact the products of layers over tokens are.
+    /// How exact products are.
     pub precision: Precision,
     /// Shape of the latents.
     pub shape: Option<[usize; 3]>,

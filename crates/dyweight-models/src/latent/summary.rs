@@ -46,7 +46,7 @@ pub struct Summary {
     /// Multiplications and additions of a call for one sample, where they are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<f64>,
-    /// How exact the products of layers over tokens are, where it is not f32.
+    /// How exact products are, where it is not f32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<&'static str>,
     /// Memory it will need, in bytes.

@@ -83,7 +83,7 @@ impl Unet {
         };
         let waves = Waves::new(widths[0], config.frequency_shift, config.cosines_first);
         let embedding = TimeEmbedding::new(&scope.exact().at("time_embedding"), waves, [widths[0], time])?;
-        let conv_in = scope.conv("conv_in", ConvSpec::same(config.inputs, widths[0], 3, algo))?;
+        let conv_in = scope.exact().conv("conv_in", ConvSpec::same(config.inputs, widths[0], 3, algo))?;
 
         let (mut channels, mut skips) = (widths[0], vec![widths[0]]);
         let mut down = Vec::new();
@@ -132,7 +132,7 @@ impl Unet {
             middle,
             up,
             norm_out: scope.group_norm("conv_norm_out", widths[0], norm, Activation::Silu)?,
-            conv_out: scope.conv("conv_out", ConvSpec::same(widths[0], config.outputs, 3, algo))?,
+            conv_out: scope.exact().conv("conv_out", ConvSpec::same(widths[0], config.outputs, 3, algo))?,
             config: config.clone(),
             weight_bytes: 0,
         })

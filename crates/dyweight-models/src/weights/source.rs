@@ -189,12 +189,12 @@ impl Scope<'_> {
         Self { packed: true, ..self.same() }
     }
 
-    /// The same, with linear layers of this precision.
+    /// The same, with convolutions, linear layers and attention of this precision.
     pub(crate) fn in_precision(&self, precision: Precision) -> Self {
         Self { precision, ..self.same() }
     }
 
-    /// The same, with linear layers of f32: those at the ends of a network and those of one vector for a whole sample,
+    /// The same, with layers of f32: those at the ends of a network and those of one vector for a whole sample,
     /// which take little time and whose errors reach every token.
     pub(crate) fn exact(&self) -> Self {
         self.in_precision(Precision::F32)
@@ -270,13 +270,15 @@ impl Scope<'_> {
     }
 
     fn linear_of(&self, part: &str, weights: Weights, bias: Option<&[f32]>) -> Result<Linear> {
-        let linear = Linear::in_precision(self.precision, weights, bias).map_err(|e| self.refused(part, e))?;
+        let linear =
+            Linear::in_precision(self.precision.of_products(), weights, bias).map_err(|e| self.refused(part, e))?;
         Ok(if self.packed && !self.planning() { linear.packed() } else { linear })
     }
 
     /// Attention over tokens.
     pub(crate) fn attention(&self, part: &str, channels: usize, heads: usize) -> Result<Attention> {
-        let attention = Attention::new(channels, heads).and_then(|attention| attention.in_precision(self.precision));
+        let precision = self.precision.of_products();
+        let attention = Attention::new(channels, heads).and_then(|attention| attention.in_precision(precision));
         attention.map_err(|e| self.refused(part, e))
     }
 
@@ -288,7 +290,10 @@ impl Scope<'_> {
         let bias = self.bias(part, spec.out_channels)?;
         let built = match self.planning() {
             true => Conv2d::new(ConvSpec::same(1, 1, 1, spec.algo), &[0.0], None),
-            false => Conv2d::from_weights(spec, weights, Some(&bias)),
+            false => {
+                let conv = Conv2d::from_weights(spec, weights, Some(&bias));
+                conv.and_then(|conv| conv.in_precision(self.precision))
+            }
         };
         built.map_err(|e| self.refused(part, e))
     }

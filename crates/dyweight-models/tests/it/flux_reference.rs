@@ -66,7 +66,9 @@ fn bf16_is_near_the_reference() -> Result<()> {
         assert_eq!(hash, probe(&bundle, part, (&path, &file), ConvAlgo::Direct)?.1, "weights are the same");
         for name in outputs {
             let difference = difference(&found.tensors[*name], &file.tensors[*name]);
-            assert!((1e-4..2e-2).contains(&difference), "{part} {name}: {difference:e}");
+            // Where bf16 would be slower, products stay as they are.
+            let least = if Precision::Bf16.of_products() == Precision::Bf16 { 1e-4 } else { 0.0 };
+            assert!((least..2e-2).contains(&difference), "{part} {name}: {difference:e}");
         }
     }
     Ok(())

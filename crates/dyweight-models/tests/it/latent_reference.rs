@@ -40,7 +40,7 @@ fn unet_and_its_gradients() -> Result<()> {
     check("unet", ConvAlgo::Winograd4, &[("eps", 1e-4), ("grad_x", 1e-3), ("grad_t", 1e-3)])
 }
 
-/// Products of layers over tokens are rounded to 8 bits, convolutions are not.
+/// Factors are rounded to 16 bits.
 #[test]
 fn unet_in_bf16_is_near_the_reference() -> Result<()> {
     if !Precision::Bf16.is_available() {

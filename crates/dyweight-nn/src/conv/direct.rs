@@ -4,7 +4,7 @@
 use super::filters::Filters;
 use super::spec::Plan;
 use crate::act::{Act, Shape};
-use crate::gemm::{Epilogue, Grid, PanelProduct, Segments, Start, matmul};
+use crate::gemm::{Epilogue, Grid, Panel, PanelProduct, Segments, Start, matmul};
 use crate::parallel::{Disjoint, for_each};
 
 /// Output pixels one task computes per panel.
@@ -25,45 +25,53 @@ pub(super) fn convolve(x: &Act, filters: &Filters<'_>, plan: &Plan, shape: Shape
         padded = lay_out(x, plan);
         &padded
     };
-    let (channels, canvas_shape) = (canvas.shape().c, canvas.shape());
-    let line = canvas_shape.w * channels;
-    let blocks = shape.pixels().div_ceil(PIXEL_BLOCK);
+    let blocks = shape.n * blocks(shape);
     let shared = Disjoint::new(y.data_mut());
     let panels = filters.panels();
-    let at_once = blocks_at_once(filters, shape.n * blocks);
-    for_each((shape.n * blocks).div_ceil(at_once) * panels, |item| {
+    let at_once = blocks_at_once(filters, blocks);
+    for_each(blocks.div_ceil(at_once) * panels, |item| {
         let (part, opened) = (item / panels, filters.open(item % panels));
-        for block in part * at_once..(shape.n * blocks).min((part + 1) * at_once) {
-            let (sample, first) = (block / blocks, block % blocks * PIXEL_BLOCK);
-            let grid = Grid {
-                offset: sample * canvas_shape.sample_len(),
-                width: shape.w,
-                line: plan.stride[0] * line,
-                step: plan.stride[1] * channels,
-            };
-            let product = PanelProduct {
-                next: &[],
-                input: canvas.data().as_ptr(),
-                input_rows: grid,
-                segments: Segments { count: plan.kernel[0], len: plan.kernel[1] * channels, stride: line },
-                rows: first..shape.pixels().min(first + PIXEL_BLOCK),
-                panel: opened.panel(),
-                output: shared.ptr(),
-                output_rows: Grid { offset: sample * shape.sample_len(), ..Grid::contiguous(shape.c) },
-                start: Start::Zero,
-                epilogue,
-            };
+        for block in part * at_once..blocks.min((part + 1) * at_once) {
+            let product = windows(canvas, plan, shape, block, opened.panel());
             // SAFETY: the plan's sizes keep every window on the canvas; items differ in pixels or panel, so their
             // outputs are disjoint.
-            unsafe { product.run(filters.isa()) }
+            unsafe { PanelProduct { output: shared.ptr(), epilogue, ..product }.run(filters.isa()) }
         }
     });
     y
 }
 
+/// Blocks of output pixels of a sample.
+pub(super) fn blocks(shape: Shape) -> usize {
+    shape.pixels().div_ceil(PIXEL_BLOCK)
+}
+
+/// A block of output pixels times a panel, with no output yet.
+pub(super) fn windows<'a>(canvas: &Act, plan: &Plan, shape: Shape, block: usize, panel: Panel<'a>) -> PanelProduct<'a> {
+    let (sample, first) = (block / blocks(shape), block % blocks(shape) * PIXEL_BLOCK);
+    let (channels, line) = (canvas.shape().c, canvas.shape().w * canvas.shape().c);
+    PanelProduct {
+        next: &[],
+        input: canvas.data().as_ptr(),
+        input_rows: Grid {
+            offset: sample * canvas.shape().sample_len(),
+            width: shape.w,
+            line: plan.stride[0] * line,
+            step: plan.stride[1] * channels,
+        },
+        segments: Segments { count: plan.kernel[0], len: plan.kernel[1] * channels, stride: line },
+        rows: first..shape.pixels().min(first + PIXEL_BLOCK),
+        panel,
+        output: std::ptr::null_mut(),
+        output_rows: Grid { offset: sample * shape.sample_len(), ..Grid::contiguous(shape.c) },
+        start: Start::Zero,
+        epilogue: Epilogue::NONE,
+    }
+}
+
 /// Blocks of pixels one task computes: one of packed filters, so that a block stays in the cache while panels pass by;
 /// of stored ones as many as leave every thread its share, because each task makes its panel anew.
-fn blocks_at_once(filters: &Filters<'_>, blocks: usize) -> usize {
+pub(super) fn blocks_at_once(filters: &Filters<'_>, blocks: usize) -> usize {
     match filters {
         Filters::Packed(_) => 1,
         Filters::Stored(_) => {
@@ -74,7 +82,7 @@ fn blocks_at_once(filters: &Filters<'_>, blocks: usize) -> usize {
 }
 
 /// The image on its canvas of zeros.
-fn lay_out(x: &Act, plan: &Plan) -> Act {
+pub(super) fn lay_out(x: &Act, plan: &Plan) -> Act {
     let shape = x.shape();
     let mut canvas = Act::stale(shape.with_size(plan.canvas));
     let [canvas_h, canvas_w] = plan.canvas;

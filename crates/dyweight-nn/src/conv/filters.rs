@@ -81,6 +81,14 @@ impl<'a> Filters<'a> {
         }
     }
 
+    /// Numbers of a filter.
+    pub(super) fn depth(&self) -> usize {
+        match self {
+            Filters::Packed(packed) => packed.depth(),
+            Filters::Stored(stored) => stored.taps * stored.channels(),
+        }
+    }
+
     /// A panel, ready for use.
     pub(super) fn open(&self, index: usize) -> Opened<'_> {
         match self {

@@ -20,22 +20,26 @@
 
 mod direct;
 mod filters;
+mod integers;
 mod spec;
 mod winograd;
 
 use std::sync::OnceLock;
 
 use filters::Filters;
+use integers::Integers;
 use spec::Plan;
 pub use spec::{ConvAlgo, ConvSpec, Padding};
 use winograd::{F2, F4};
 
 use crate::act::{Act, Shape};
 use crate::activation::relu;
-use crate::error::{Result, check_len};
+use crate::error::{Error, Result, check_len};
+use crate::fixed::Fixed;
 use crate::gemm::{Epilogue, Packed};
 use crate::isa::Isa;
 use crate::linear::Linear;
+use crate::precision::Precision;
 use crate::weights::Weights;
 
 /// A convolution layer with frozen weights.
@@ -43,6 +47,8 @@ pub struct Conv2d {
     spec: ConvSpec,
     kept: Kept,
     bias: Option<Vec<f32>>,
+    /// If factors are of 16 bits.
+    integers: Option<Integers>,
 }
 
 /// How weights are kept.
@@ -66,7 +72,7 @@ impl Conv2d {
         let order = Order::of(&spec);
         let weights = Packed::new(Isa::active(), order.depth(), spec.out_channels, |k, o| weight[order.place(k, o)]);
         let kept = Kept::Packed { weights, turned: OnceLock::new() };
-        Ok(Self { spec, kept, bias: bias.map(<[f32]>::to_vec) })
+        Ok(Self { spec, kept, bias: bias.map(<[f32]>::to_vec), integers: None })
     }
 
     /// Keeps `weights` (`[out, in·kh·kw]`) as they are.
@@ -78,9 +84,25 @@ impl Conv2d {
                 spec,
                 kept: Kept::Pointwise(Box::new(Linear::from_weights(weights, bias)?)),
                 bias: None,
+                integers: None,
             });
         }
-        Ok(Self { spec, kept: Kept::Stored { isa: Isa::active(), weights }, bias: bias.map(<[f32]>::to_vec) })
+        let kept = Kept::Stored { isa: Isa::active(), weights };
+        Ok(Self { spec, kept, bias: bias.map(<[f32]>::to_vec), integers: None })
+    }
+
+    /// The same with products of this precision: of bf16 for a kernel of one pixel, where weights are stored; else of
+    /// 16-bit fixed-point numbers, since bf16 has too few digits for Winograd's transforms. Either takes half as many
+    /// multiplications as f32.
+    pub fn in_precision(mut self, precision: Precision) -> Result<Self> {
+        if precision == Precision::F32 {
+            return Ok(self);
+        }
+        match self.kept {
+            Kept::Pointwise(linear) => self.kept = Kept::Pointwise(Box::new(linear.with_precision(precision)?)),
+            _ => self.integers = Some(Integers::new(Fixed::available().ok_or(Error::Instructions { precision })?)),
+        }
+        Ok(self)
     }
 
     /// What it was built from.
@@ -152,7 +174,7 @@ impl Conv2d {
             Kept::Packed { weights, turned } => Filters::Packed(self.turned_weights(weights, turned)),
             Kept::Stored { isa, weights } => Filters::stored(*isa, weights, &self.spec, true),
         };
-        correlate(gy, &filters, &self.spec.gradient_plan(input_size), shape, epilogue)
+        self.correlate((gy, &filters, true), &self.spec.gradient_plan(input_size), shape, epilogue)
     }
 
     fn check_residual(&self, residual: Option<&Act>, shape: Shape) {
@@ -169,7 +191,26 @@ impl Conv2d {
             Kept::Stored { isa, weights } => Filters::stored(*isa, weights, &self.spec, false),
             Kept::Pointwise(_) => unreachable!("a linear layer runs by itself"),
         };
-        correlate(x, &filters, &self.spec.forward_plan(x.size()), shape, epilogue)
+        self.correlate((x, &filters, false), &self.spec.forward_plan(x.size()), shape, epilogue)
+    }
+
+    /// Runs a planned correlation by the algorithm that suits it.
+    fn correlate(
+        &self,
+        operands: (&Act, &Filters<'_>, bool),
+        plan: &Plan,
+        shape: Shape,
+        epilogue: Epilogue<'_>,
+    ) -> Act {
+        let (x, filters, _) = operands;
+        if let Some(integers) = &self.integers {
+            return integers.correlate(operands, plan, shape, epilogue);
+        }
+        match plan.algo_for(x.shape().c, [shape.h, shape.w]) {
+            ConvAlgo::Winograd4 => winograd::convolve::<F4, 6, 4>(x, filters, plan, shape, epilogue),
+            ConvAlgo::Winograd2 => winograd::convolve::<F2, 4, 2>(x, filters, plan, shape, epilogue),
+            ConvAlgo::Direct => direct::convolve(x, filters, plan, shape, epilogue),
+        }
     }
 
     /// Weights of the gradient, packed on first use.
@@ -216,14 +257,5 @@ impl Order {
 
     fn place(&self, k: usize, o: usize) -> usize {
         (o * self.channels + k % self.channels) * self.taps + k / self.channels
-    }
-}
-
-/// Runs a planned correlation by the algorithm that suits it.
-fn correlate(x: &Act, filters: &Filters<'_>, plan: &Plan, shape: Shape, epilogue: Epilogue<'_>) -> Act {
-    match plan.algo_for(x.shape().c, [shape.h, shape.w]) {
-        ConvAlgo::Winograd4 => winograd::convolve::<F4, 6, 4>(x, filters, plan, shape, epilogue),
-        ConvAlgo::Winograd2 => winograd::convolve::<F2, 4, 2>(x, filters, plan, shape, epilogue),
-        ConvAlgo::Direct => direct::convolve(x, filters, plan, shape, epilogue),
     }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::pack::{Packed, Panel};
+use crate::fixed::Fixed;
 use crate::isa::{Isa, Kernel};
 use crate::pairs::Pairs;
 use crate::simd::Simd;
@@ -150,6 +151,16 @@ impl PanelProduct<'_> {
         pairs.run(Vouched(self));
     }
 
+    /// The same of pairs of integers. Sums are stored as 32-bit integers in the place of floats.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run); there must be no epilogue.
+    #[inline(never)]
+    pub(crate) unsafe fn run_on_integers(self, fixed: Fixed) {
+        debug_assert!(self.epilogue.is_plain() && self.epilogue.scale == 1.0, "integers are finished elsewhere");
+        fixed.run(Vouched(self));
+    }
+
     /// # Safety
     /// As for `run`, and `S` must be available.
     #[inline(always)]
@@ -232,7 +243,7 @@ impl PanelProduct<'_> {
                 let scale = S::splat(self.epilogue.scale);
                 for r in 0..MR {
                     for v in 0..NV {
-                        S::store(outputs[r].add(v * S::LANES), S::mul(sums[r][v], scale));
+                        S::store(outputs[r].add(v * S::LANES), S::scaled(sums[r][v], scale));
                     }
                 }
                 return;
@@ -416,8 +427,12 @@ impl<S: Simd> Finish<S> {
     }
 }
 
+/// The first lanes from `p`.
+///
+/// # Safety
+/// `S` must be available and `p` valid for `lanes` floats.
 #[inline(always)]
-unsafe fn load_lanes<S: Simd>(p: *const f32, lanes: usize) -> S::V {
+pub(crate) unsafe fn load_lanes<S: Simd>(p: *const f32, lanes: usize) -> S::V {
     // SAFETY: the caller's `p` is valid for `lanes` floats.
     unsafe { if lanes == S::LANES { S::load(p) } else { S::load_part(p, lanes) } }
 }

@@ -100,6 +100,19 @@ impl Simd for Avx2 {
         unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast())))) }
     }
     #[inline(always)]
+    unsafe fn from_integers(v: __m256) -> __m256 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm256_cvtepi32_ps(_mm256_castps_si256(v)) }
+    }
+    #[inline(always)]
+    unsafe fn integer_pairs(low: __m256, high: __m256) -> __m256 {
+        // SAFETY: the trait's contract.
+        unsafe {
+            let (low, high) = (_mm256_cvtps_epi32(low), _mm256_slli_epi32::<16>(_mm256_cvtps_epi32(high)));
+            _mm256_castsi256_ps(_mm256_blend_epi16::<0xaa>(low, high))
+        }
+    }
+    #[inline(always)]
     unsafe fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize) {
         // SAFETY: the trait's contract.
         unsafe { transpose_8x8(from, at, to, stride) }

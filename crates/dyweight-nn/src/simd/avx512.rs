@@ -96,6 +96,19 @@ impl Simd for Avx512 {
         unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast())))) }
     }
     #[inline(always)]
+    unsafe fn from_integers(v: __m512) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe { _mm512_cvtepi32_ps(_mm512_castps_si512(v)) }
+    }
+    #[inline(always)]
+    unsafe fn integer_pairs(low: __m512, high: __m512) -> __m512 {
+        // SAFETY: the trait's contract.
+        unsafe {
+            let (low, high) = (_mm512_cvtps_epi32(low), _mm512_slli_epi32::<16>(_mm512_cvtps_epi32(high)));
+            _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xaaaa_aaaa, low, high))
+        }
+    }
+    #[inline(always)]
     unsafe fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize) {
         // SAFETY: the trait's contract; AVX-512 includes AVX2. Four squares make one.
         unsafe {

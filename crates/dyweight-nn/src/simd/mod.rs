@@ -7,7 +7,7 @@ pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod bf16;
+pub(crate) mod halves;
 mod portable;
 
 pub(crate) use portable::Portable;
@@ -53,6 +53,16 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn load_f16(p: *const u8) -> Self::V;
     /// `LANES` little-endian upper halves of 32-bit floats, widened.
     unsafe fn load_bf16(p: *const u8) -> Self::V;
+    /// 32-bit integers in the places of floats, as floats.
+    unsafe fn from_integers(v: Self::V) -> Self::V;
+    /// Both rounded to 16-bit integers; `high` in the upper halves.
+    unsafe fn integer_pairs(low: Self::V, high: Self::V) -> Self::V;
+    /// A finished sum times `by`, where there is anything but the sum to store.
+    #[inline(always)]
+    unsafe fn scaled(sum: Self::V, by: Self::V) -> Self::V {
+        // SAFETY: the trait's contract.
+        unsafe { Self::mul(sum, by) }
+    }
     /// Writes a square of `LANES` by `LANES`: float `i` of row `j`, at `from[j] + at`, goes to
     /// `to + stride·i + j`.
     ///

@@ -91,6 +91,15 @@ impl Simd for Portable {
         std::array::from_fn(|i| f32::from_bits(u32::from(u16::from_le_bytes(halves[i])) << 16))
     }
     #[inline(always)]
+    unsafe fn from_integers(v: Self::V) -> Self::V {
+        v.map(|v| v.to_bits() as i32 as f32)
+    }
+    #[inline(always)]
+    unsafe fn integer_pairs(low: Self::V, high: Self::V) -> Self::V {
+        let integer = |x: f32| u32::from(x.round_ties_even() as i16 as u16);
+        zip(low, high, |low, high| f32::from_bits(integer(low) | integer(high) << 16))
+    }
+    #[inline(always)]
     unsafe fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize) {
         for (j, row) in from.iter().enumerate().take(LANES) {
             for i in 0..LANES {

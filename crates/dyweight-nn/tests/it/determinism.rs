@@ -10,8 +10,14 @@ fn everything(x: &Act, gy: &Act, p: &Act) -> Vec<Act> {
     let mut results = vec![];
     for algo in [ConvAlgo::Winograd4, ConvAlgo::Winograd2, ConvAlgo::Direct] {
         let weight = random.vec(c * c * 9, 0.1);
-        let conv = Conv2d::new(ConvSpec::same(c, c, 3, algo), &weight, None).unwrap();
-        results.extend([conv.forward(x), conv.backward(gy, x.size())]);
+        for precision in [Precision::F32, Precision::Bf16].into_iter().filter(|precision| precision.is_available()) {
+            for stride in [1, 2] {
+                let spec = ConvSpec::same(c, c, 3, algo).with_stride(stride);
+                let conv = Conv2d::new(spec, &weight, None).unwrap().in_precision(precision).unwrap();
+                let y = conv.forward(x);
+                results.extend([conv.backward(if stride == 1 { gy } else { &y }, x.size()), y]);
+            }
+        }
     }
     let linear = Linear::new(c, 3 * c, &random.vec(3 * c * c, 0.1), Some(&random.vec(3 * c, 1.0))).unwrap();
     let qkv = linear.forward(x);

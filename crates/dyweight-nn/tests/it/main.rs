@@ -8,6 +8,7 @@ mod attention;
 mod bf16;
 mod convolution;
 mod determinism;
+mod integers;
 mod layers;
 mod tokens;
 mod weights;

@@ -26,7 +26,7 @@ impl View<'_> {
                     subject.model.sha256.chars().take(16).collect::<String>(),
                     match subject.model.precision() {
                         Precision::F32 => "",
-                        Precision::Bf16 => ", products of layers over tokens in bf16",
+                        Precision::Bf16 => ", products in bf16",
                     }
                 ),
             );

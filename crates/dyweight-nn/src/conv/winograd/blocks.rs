@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::super::filters::Filters;
-use super::panel::{transform_output, transform_weights};
+use super::factors::{Factors, Floats, Image, Planes};
+use super::panel::transform_output;
 use super::tile::Tile;
 use super::{SKEW, Stretch, Tiling, transform_tiles};
 use crate::act::Act;
@@ -94,7 +95,8 @@ impl<'a> Blocks<'a> {
         let stretch = Stretch { first: tiles.start, tiles: tiles.len(), stride: self.tiles * channels + SKEW };
         let mut transformed = Buffer::stale(A * A * stretch.stride);
         let inputs = Disjoint::new(&mut transformed);
-        transform_tiles::<T, A, M>(x, self.tiling, stretch, 0..tiles.len(), zeros, &inputs, isa);
+        let image = Image { x, tiling: self.tiling, zeros, isa };
+        transform_tiles::<T, A, M>(image, stretch, 0..tiles.len(), &inputs);
         let products_stride = self.tiles * isa.panel_width() + SKEW;
         let mut products = Buffer::stale(A * A * products_stride);
         for index in 0..self.filters.panels() {
@@ -147,11 +149,12 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Kernel for WeightPanel<'_, T
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let data = self.opened.panel().data;
-        let plane = data.len() / 9;
-        assert!(data.len() == 9 * plane && plane <= self.stride && self.to.len() == A * A * self.stride);
+        let panel = self.opened.panel();
+        let plane = panel.data.len() / 9;
+        assert!(panel.data.len() == 9 * plane && plane <= self.stride && self.to.len() == A * A * self.stride);
+        let planes = Planes { from: panel.data.as_ptr(), plane, channels: plane / panel.width, panel };
         // SAFETY: nine planes and α² squares of that size, as asserted.
-        unsafe { transform_weights::<S, T, A, M>(data.as_ptr(), plane, plane, self.to.as_mut_ptr(), self.stride) }
+        unsafe { Floats.transform_weights::<S, T, A, M>(planes, self.to.as_mut_ptr(), self.stride) }
     }
 }
 
@@ -181,8 +184,8 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Kernel for OutputTiles<'_, T
                 transform_output::<S, T, A, M>(
                     self.tiling,
                     tile,
-                    from,
-                    self.stride,
+                    #[inline(always)]
+                    |square, lane| S::load(from.add(square * self.stride + lane)),
                     &self.place,
                     self.output,
                     &self.epilogue,

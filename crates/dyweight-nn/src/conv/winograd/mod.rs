@@ -17,6 +17,7 @@
 //! Sums over channels run in rising order whatever the blocking, so blocking and threads change no bit.
 
 mod blocks;
+mod factors;
 mod panel;
 mod tile;
 
@@ -26,14 +27,18 @@ use super::filters::Filters;
 use super::spec::Plan;
 use crate::act::{Act, Shape};
 use crate::buffer::Buffer;
+use crate::fixed::{Fixed, Scales};
 use crate::gemm::{Epilogue, Opened};
-use crate::isa::{Isa, Kernel};
+use crate::isa::Kernel;
+use crate::pairs;
 use crate::parallel::{Disjoint, for_each};
 use crate::simd::Simd;
 use blocks::Blocks;
+pub(super) use factors::scales_of;
+use factors::{Factors, Floats, Image, Integers};
 use panel::PanelTask;
 use tile::both_axes;
-pub(super) use tile::{F2, F4, Tile};
+pub(super) use tile::{F2, F4, Near4, Tile};
 
 /// Floats of transformed input in memory at once (9 MB): a part of the last-level cache.
 const INPUT_BUDGET: usize = 36 * 256 * 256;
@@ -95,17 +100,56 @@ pub(super) fn convolve<T: Tile<A, M>, const A: usize, const M: usize>(
         blocks.run::<T, A, M>(x, &Disjoint::new(y.data_mut()), epilogue);
         return y;
     }
-    let channels = x.shape().c;
-    let most = (INPUT_BUDGET / (A * A * channels)).max(32);
-    // Stretches of equal length: each transforms the weights once.
-    let per_stretch = tiling.count().div_ceil(tiling.count().div_ceil(most).max(1)).max(1);
-    let stride = per_stretch * channels + SKEW;
     let mut y = Act::stale(shape);
+    let tiles = stretch_len(&tiling, A * A * x.shape().c);
+    by_panels::<_, T, A, M>(Floats, (x, filters), &tiling, tiles, &mut y, epilogue);
+    y
+}
+
+/// The same with factors of 16 bits.
+pub(super) fn convolve_integers<T: Tile<A, M>, const A: usize, const M: usize>(
+    (fixed, columns): (Fixed, &Scales),
+    (x, filters): (&Act, &Filters<'_>),
+    plan: &Plan,
+    shape: Shape,
+    epilogue: Epilogue<'_>,
+) -> Act {
+    let tiling = Tiling::new(x.shape(), shape, plan.origin, M);
+    let mut y = Act::stale(shape);
+    let tiles = stretch_len(&tiling, A * A * pairs::count(x.shape().c));
+    let mut rows = Buffer::stale(A * A * tiles);
+    let factors = Integers { fixed, columns, rows: Disjoint::new(&mut rows), tiles };
+    by_panels::<_, T, A, M>(factors, (x, filters), &tiling, tiles, &mut y, epilogue);
+    y
+}
+
+/// Tiles in a stretch: of equal length, because each transforms the weights once.
+fn stretch_len(tiling: &Tiling, floats: usize) -> usize {
+    let most = (INPUT_BUDGET / floats).max(32);
+    tiling.count().div_ceil(tiling.count().div_ceil(most).max(1)).max(1)
+}
+
+/// A stretch of tiles at a time, each panel by a task.
+fn by_panels<F: Factors, T: Tile<A, M>, const A: usize, const M: usize>(
+    factors: F,
+    (x, filters): (&Act, &Filters<'_>),
+    tiling: &Tiling,
+    per_stretch: usize,
+    y: &mut Act,
+    epilogue: Epilogue<'_>,
+) {
+    let stride = per_stretch * factors.steps(x.shape().c) + SKEW;
     let mut transformed = Buffer::stale(A * A * stride);
-    let zeros = Buffer::zeros(channels);
+    let zeros = Buffer::zeros(x.shape().c);
+    let image = Image { x, tiling, zeros: &zeros, isa: filters.isa() };
     for first in (0..tiling.count()).step_by(per_stretch) {
         let stretch = Stretch { first, tiles: per_stretch.min(tiling.count() - first), stride };
-        transform_inputs::<T, A, M>(x, &tiling, stretch, &zeros, &mut transformed, filters.isa());
+        let shared = Disjoint::new(&mut transformed);
+        for_each(stretch.tiles.div_ceil(TRANSFORM_TILES), |block| {
+            let first = block * TRANSFORM_TILES;
+            let tiles = first..stretch.tiles.min(first + TRANSFORM_TILES);
+            factors.transform_tiles::<T, A, M>(image, stretch, tiles, &shared);
+        });
         let output = Disjoint::new(y.data_mut());
         let splits = splits_per_panel(filters.panels(), stretch.tiles);
         for_each(filters.panels() * splits, |item| {
@@ -116,7 +160,8 @@ pub(super) fn convolve<T: Tile<A, M>, const A: usize, const M: usize>(
             let whole = part.is_none().then(|| filters.open(index));
             let panel = whole.as_ref().map(Opened::panel).or(part.map(|part| part.place()));
             let task = PanelTask {
-                tiling: &tiling,
+                factors,
+                tiling,
                 stretch,
                 tiles,
                 transformed: &transformed,
@@ -129,7 +174,6 @@ pub(super) fn convolve<T: Tile<A, M>, const A: usize, const M: usize>(
             unsafe { task.run::<T, A, M>(filters.isa()) }
         });
     }
-    y
 }
 
 /// Into how many tasks to cut one panel's tiles so that all threads have the same amount to do.
@@ -139,40 +183,21 @@ fn splits_per_panel(panels: usize, tiles: usize) -> usize {
     even.min(tiles)
 }
 
-fn transform_inputs<T: Tile<A, M>, const A: usize, const M: usize>(
-    x: &Act,
-    tiling: &Tiling,
-    stretch: Stretch,
-    zeros: &[f32],
-    transformed: &mut Buffer,
-    isa: Isa,
-) {
-    let shared = Disjoint::new(transformed);
-    for_each(stretch.tiles.div_ceil(TRANSFORM_TILES), |block| {
-        let first = block * TRANSFORM_TILES;
-        let tiles = first..stretch.tiles.min(first + TRANSFORM_TILES);
-        transform_tiles::<T, A, M>(x, tiling, stretch, tiles, zeros, &shared, isa);
-    });
-}
-
 /// Transforms some tiles of a stretch; no two calls may have the same tile.
 fn transform_tiles<T: Tile<A, M>, const A: usize, const M: usize>(
-    x: &Act,
-    tiling: &Tiling,
+    from: Image<'_>,
     stretch: Stretch,
     tiles: Range<usize>,
-    zeros: &[f32],
     to: &Disjoint<'_>,
-    isa: Isa,
 ) {
-    let channels = x.shape().c;
+    let channels = from.x.shape().c;
     assert!(to.len() >= A * A * stretch.stride && stretch.tiles * channels <= stretch.stride);
-    assert!(tiles.end <= stretch.tiles && zeros.len() >= channels);
+    assert!(tiles.end <= stretch.tiles && from.zeros.len() >= channels);
     for tile in tiles {
-        let corners = corners::<A>(x, tiling, stretch.first + tile, zeros);
+        let corners = corners::<A>(from.x, from.tiling, stretch.first + tile, from.zeros);
         // SAFETY: each tile has its own row in each of the α² squares, within bounds as asserted.
         let output = unsafe { to.ptr().add(tile * channels) };
-        isa.run(InputTile::<T, A, M> {
+        from.isa.run(InputTile::<T, A, M> {
             pixels: corners,
             channels,
             output,

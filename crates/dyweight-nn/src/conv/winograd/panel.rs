@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::super::filters::Part;
+use super::factors::{Factors, Planes};
 use super::tile::{Tile, both_axes};
 use super::{SKEW, Stretch, Tiling};
 use crate::buffer::Buffer;
@@ -29,7 +30,8 @@ pub(super) fn in_chunks(tiles: &Range<usize>) -> bool {
 }
 
 /// What one task computes.
-pub(super) struct PanelTask<'a> {
+pub(super) struct PanelTask<'a, F> {
+    pub(super) factors: F,
     pub(super) tiling: &'a Tiling,
     pub(super) stretch: Stretch,
     /// Within the stretch.
@@ -56,13 +58,13 @@ struct Scratch {
     products_stride: usize,
 }
 
-struct Run<'a, T, const A: usize, const M: usize> {
-    task: PanelTask<'a>,
+struct Run<'a, F, T, const A: usize, const M: usize> {
+    task: PanelTask<'a, F>,
     scratch: Scratch,
     transform: PhantomData<T>,
 }
 
-impl PanelTask<'_> {
+impl<F: Factors> PanelTask<'_, F> {
     /// Computes its output entries.
     ///
     /// # Safety
@@ -75,7 +77,7 @@ impl PanelTask<'_> {
         assert!(in_chunks || self.part.is_none(), "a panel for many tiles is made whole");
         assert!(self.transformed.len() >= A * A * self.stretch.stride && self.tiles.end <= self.stretch.tiles);
         let chunk = if in_chunks { CHANNEL_CHUNK.min(channels) } else { channels };
-        let weights_stride = chunk * width + SKEW;
+        let weights_stride = self.factors.steps(chunk) * width + SKEW;
         // Blocks of equal size: a short one would read the weights for little work.
         let blocks = self.tiles.len().div_ceil(TILE_BLOCK).max(1);
         let block = self.tiles.len().div_ceil(blocks).next_multiple_of(ROWS);
@@ -89,11 +91,11 @@ impl PanelTask<'_> {
             products: Buffer::stale(A * A * products_stride),
             products_stride,
         };
-        isa.run(Run::<T, A, M> { task: self, scratch, transform: PhantomData });
+        isa.run(Run::<F, T, A, M> { task: self, scratch, transform: PhantomData });
     }
 }
 
-impl<T: Tile<A, M>, const A: usize, const M: usize> Kernel for Run<'_, T, A, M> {
+impl<F: Factors, T: Tile<A, M>, const A: usize, const M: usize> Kernel for Run<'_, F, T, A, M> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(mut self) {
@@ -119,7 +121,7 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Kernel for Run<'_, T, A, M> 
     }
 }
 
-impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
+impl<F: Factors, T: Tile<A, M>, const A: usize, const M: usize> Run<'_, F, T, A, M> {
     /// `G g Gᵀ` for a range of input channels and every column of the panel.
     #[inline(always)]
     unsafe fn transform_weights<S: Simd>(&mut self, channels: Range<usize>) {
@@ -131,9 +133,10 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
                 (self.scratch.made.as_ptr(), channels.len() * width)
             }
         };
+        let planes = Planes { from, plane, channels: channels.len(), panel: self.task.panel };
         let to = self.scratch.weights.as_mut_ptr();
         // SAFETY: nine planes of at least this many vectors; each of the α² squares has room for a chunk.
-        unsafe { transform_weights::<S, T, A, M>(from, plane, channels.len() * width, to, self.scratch.weights_stride) }
+        unsafe { self.task.factors.transform_weights::<S, T, A, M>(planes, to, self.scratch.weights_stride) }
     }
 
     /// One of the α² products, for a block of tiles, over a range of channels.
@@ -142,16 +145,18 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
     /// `S` must be available, and tiles and channels within the scratch memory.
     #[inline(always)]
     unsafe fn multiply<S: Simd>(&mut self, square: usize, tiles: Range<usize>, part: Range<usize>) {
-        let (channels, width) = (self.task.tiling.input.c, self.task.panel.width);
-        let weights = &self.scratch.weights[square * self.scratch.weights_stride..][..part.len() * width];
+        let factors = self.task.factors;
+        let [channels, first, len] = [self.task.tiling.input.c, part.start, part.len()].map(|c| factors.steps(c));
+        let width = self.task.panel.width;
+        let weights = &self.scratch.weights[square * self.scratch.weights_stride..][..len * width];
         let product = PanelProduct {
             next: &[],
             input: self.task.transformed.as_ptr(),
             input_rows: Grid {
-                offset: square * self.task.stretch.stride + tiles.start * channels + part.start,
+                offset: square * self.task.stretch.stride + tiles.start * channels + first,
                 ..Grid::contiguous(channels)
             },
-            segments: Segments::single(part.len()),
+            segments: Segments::single(len),
             rows: 0..tiles.len(),
             panel: Panel { data: weights, first: 0, columns: width, width },
             output: self.scratch.products[square * self.scratch.products_stride..].as_mut_ptr(),
@@ -160,53 +165,27 @@ impl<T: Tile<A, M>, const A: usize, const M: usize> Run<'_, T, A, M> {
             epilogue: Epilogue::NONE,
         };
         // SAFETY: the tiles' transformed inputs exist; a square of the products holds a block of tiles.
-        unsafe { product.run(S::ISA) }
+        unsafe { factors.multiply(S::ISA, product) }
     }
 
     /// `Aᵀ m A` of one tile, row `row` of the products.
     #[inline(always)]
     unsafe fn transform_output<S: Simd>(&self, tile: usize, row: usize) {
-        let task = &self.task;
+        let (task, factors) = (&self.task, self.task.factors);
         // SAFETY: products are whole panels wide; the caller vouches for the output.
         unsafe {
-            let from = self.scratch.products.as_ptr().add(row * task.panel.width);
-            let (tile, stride) = (task.stretch.first + tile, self.scratch.products_stride);
-            transform_output::<S, T, A, M>(task.tiling, tile, from, stride, &task.panel, task.output, &task.epilogue);
-        }
-    }
-}
-
-/// `G g Gᵀ` of `count` floats in each of nine planes; the α² results are `stride` apart.
-///
-/// # Safety
-/// `S` must be available; `count`, a multiple of its lanes, floats readable in each plane and writable at each result.
-#[inline(always)]
-pub(super) unsafe fn transform_weights<S: Simd, T: Tile<A, M>, const A: usize, const M: usize>(
-    from: *const f32,
-    plane: usize,
-    count: usize,
-    to: *mut f32,
-    stride: usize,
-) {
-    for at in (0..count).step_by(S::LANES) {
-        // SAFETY: the caller's contract.
-        unsafe {
-            let mut g = [[S::splat(0.0); 3]; 3];
-            for r in 0..3 {
-                for c in 0..3 {
-                    g[r][c] = S::load(from.add((3 * r + c) * plane + at));
-                }
-            }
-            let u = both_axes(
-                g,
+            let (from, stride) =
+                (self.scratch.products.as_ptr().add(row * task.panel.width), self.scratch.products_stride);
+            let column = task.panel.first;
+            transform_output::<S, T, A, M>(
+                task.tiling,
+                task.stretch.first + tile,
                 #[inline(always)]
-                |g| T::weight::<S>(g),
+                |square, lane| factors.products::<S>(from.add(square * stride + lane), square, tile, column + lane),
+                &task.panel,
+                task.output,
+                &task.epilogue,
             );
-            for r in 0..A {
-                for c in 0..A {
-                    S::store(to.add((r * A + c) * stride + at), u[r][c]);
-                }
-            }
         }
     }
 }
@@ -214,14 +193,13 @@ pub(super) unsafe fn transform_weights<S: Simd, T: Tile<A, M>, const A: usize, c
 /// `Aᵀ m A` of one tile and a panel's channels, finished and stored where they exist.
 ///
 /// # Safety
-/// `S` must be available; a panel's width of floats readable at each of α² places `stride` apart; `output` the tiling's
-/// output batch, and nobody else at this tile's pixels of this panel.
+/// `S` must be available; `products(square, column)` must do for each of the α² squares and columns of the panel, and be
+/// `#[inline(always)]`; `output` the tiling's output batch, and nobody else at this tile's pixels of this panel.
 #[inline(always)]
 pub(super) unsafe fn transform_output<S: Simd, T: Tile<A, M>, const A: usize, const M: usize>(
     tiling: &Tiling,
     tile: usize,
-    from: *const f32,
-    stride: usize,
+    products: impl Fn(usize, usize) -> S::V,
     panel: &Panel<'_>,
     output: *mut f32,
     epilogue: &Epilogue<'_>,
@@ -236,7 +214,7 @@ pub(super) unsafe fn transform_output<S: Simd, T: Tile<A, M>, const A: usize, co
             let mut m = [[S::splat(0.0); A]; A];
             for r in 0..A {
                 for c in 0..A {
-                    m[r][c] = S::load(from.add((r * A + c) * stride + first));
+                    m[r][c] = products(r * A + c, first);
                 }
             }
             let y = both_axes(

@@ -126,6 +126,82 @@ impl Tile<6, 4> for F4 {
     }
 }
 
+/// F(4, 3) with points 0, ±a, ±b, ∞, where ab = 1:
+///
+/// ```text
+/// Bᵀ: d₀ − (a²+b²)d₂ + d₄;  (d₄ − b²d₂) ± a(d₃ − b²d₁);  (d₄ − a²d₂) ± b(d₃ − a²d₁);  d₁ − (a²+b²)d₃ + d₅
+/// G:  g₀;  (g₀ ± a·g₁ + a²g₂)/(2a²(a²−b²));  (g₀ ± b·g₁ + b²g₂)/(2b²(b²−a²));  g₂
+/// Aᵀ: powers 0 to 3 of the points
+/// ```
+#[derive(Clone, Copy)]
+pub(in crate::conv) struct Near4;
+
+impl Near4 {
+    const A: f32 = 2.0 / 3.0;
+    const B: f32 = 1.0 / Self::A;
+    const A2: f32 = Self::A * Self::A;
+    const B2: f32 = Self::B * Self::B;
+    const SUM: f32 = Self::A2 + Self::B2;
+    const BY_A: f32 = 1.0 / (2.0 * Self::A2 * (Self::A2 - Self::B2));
+    const BY_B: f32 = 1.0 / (2.0 * Self::B2 * (Self::B2 - Self::A2));
+}
+
+impl Tile<6, 4> for Near4 {
+    #[inline(always)]
+    unsafe fn input<S: Simd>(d: [S::V; 6]) -> [S::V; 6] {
+        // SAFETY: the trait's contract.
+        unsafe {
+            let (a, b, sum) = (S::splat(Self::A), S::splat(Self::B), S::splat(Self::SUM));
+            let (a2, b2) = (S::splat(Self::A2), S::splat(Self::B2));
+            let (even_a, odd_a) = (S::neg_mul_add(b2, d[2], d[4]), S::neg_mul_add(b2, d[1], d[3]));
+            let (even_b, odd_b) = (S::neg_mul_add(a2, d[2], d[4]), S::neg_mul_add(a2, d[1], d[3]));
+            [
+                S::add(d[0], S::neg_mul_add(sum, d[2], d[4])),
+                S::mul_add(a, odd_a, even_a),
+                S::neg_mul_add(a, odd_a, even_a),
+                S::mul_add(b, odd_b, even_b),
+                S::neg_mul_add(b, odd_b, even_b),
+                S::add(d[1], S::neg_mul_add(sum, d[3], d[5])),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn weight<S: Simd>(g: [S::V; 3]) -> [S::V; 6] {
+        // SAFETY: the trait's contract.
+        unsafe {
+            let even_a = S::mul(S::splat(Self::BY_A), S::mul_add(S::splat(Self::A2), g[2], g[0]));
+            let even_b = S::mul(S::splat(Self::BY_B), S::mul_add(S::splat(Self::B2), g[2], g[0]));
+            let (odd_a, odd_b) = (S::splat(Self::BY_A * Self::A), S::splat(Self::BY_B * Self::B));
+            [
+                g[0],
+                S::mul_add(odd_a, g[1], even_a),
+                S::neg_mul_add(odd_a, g[1], even_a),
+                S::mul_add(odd_b, g[1], even_b),
+                S::neg_mul_add(odd_b, g[1], even_b),
+                g[2],
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn output<S: Simd>(m: [S::V; 6]) -> [S::V; 4] {
+        // SAFETY: the trait's contract.
+        unsafe {
+            let (sum_a, difference_a) = (S::add(m[1], m[2]), S::sub(m[1], m[2]));
+            let (sum_b, difference_b) = (S::add(m[3], m[4]), S::sub(m[3], m[4]));
+            let (a, a2, a3) = (S::splat(Self::A), S::splat(Self::A2), S::splat(Self::A2 * Self::A));
+            let (b, b2, b3) = (S::splat(Self::B), S::splat(Self::B2), S::splat(Self::B2 * Self::B));
+            [
+                S::add(m[0], S::add(sum_a, sum_b)),
+                S::mul_add(b, difference_b, S::mul(a, difference_a)),
+                S::mul_add(b2, sum_b, S::mul(a2, sum_a)),
+                S::add(S::mul_add(b3, difference_b, S::mul(a3, difference_a)), m[5]),
+            ]
+        }
+    }
+}
+
 /// A one-dimensional transform along both axes of a square: `f` of the columns, then of the rows. `f` must be
 /// `#[inline(always)]`.
 #[inline(always)]
