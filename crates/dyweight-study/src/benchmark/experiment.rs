@@ -202,20 +202,11 @@ impl Judging {
     }
 }
 
-/// Seeds of a search, unless fewer are judged on.
-const SEARCHED: usize = 64;
-
 impl Experiment {
     /// Entries on some subjects. Open ones choose their settings on seeds that are not judged on.
     pub fn new(name: &str, subjects: Vec<Subject>, entries: Vec<Entry>, judging: Judging) -> Result<Self> {
-        let search = judging.search_seeds(SEARCHED)?;
+        let search = judging.search_seeds()?;
         Ok(Self { name: name.into(), subjects, entries, judging, search })
-    }
-
-    /// Open rows choose their settings on so many seeds, or on as many as are judged on.
-    pub fn searched_on(mut self, many: usize) -> Result<Self> {
-        self.search = self.judging.search_seeds(many)?;
-        Ok(self)
     }
 
     /// Has everything that is learned here learned once for each of these seeds; their spread is then shown beside that

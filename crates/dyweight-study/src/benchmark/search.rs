@@ -21,6 +21,9 @@ use std::ops::Range;
 
 /// Where the seeds of a search begin, unless these are judged on.
 const FIRST_SEED: u64 = 1_000_000_000;
+/// Seeds of a search, unless fewer are judged on: of two settings that are close, few seeds take the worse.
+const LEAST: usize = 64;
+const MOST: usize = 256;
 /// Of so many settings, one goes on to the next round.
 const KEPT: usize = 4;
 /// Rounds of a search.
@@ -39,9 +42,10 @@ pub struct Chosen {
 pub type Runner<'r> = dyn FnMut(&Experiment, &str) -> Result<Results> + 'r;
 
 impl Judging {
-    /// Seeds to search on: as many as are judged on or fewer, and none of them.
-    pub(super) fn search_seeds(&self, most: usize) -> Result<Seeds> {
-        let many = most.min(self.seeds.len()).max(2) as u64;
+    /// Seeds to search on, none of those that are judged on: a quarter as many, within bounds.
+    pub(super) fn search_seeds(&self) -> Result<Seeds> {
+        let judged = self.seeds.len();
+        let many = (judged / 4).clamp(LEAST, MOST).min(judged).max(2) as u64;
         let begins = |first: &u64| self.seeds.iter().all(|seed| !(*first..first + many).contains(&seed));
         let first = (0..).map(|k| FIRST_SEED + k * many).find(begins).unwrap_or(FIRST_SEED);
         Seeds::parse(&format!("{first}-{}", first + many - 1))

@@ -121,8 +121,7 @@ impl Study {
     /// The experiment on a model.
     pub fn experiment(&self, setup: &StudySetup) -> Result<super::benchmark::Experiment> {
         let (subjects, entries) = ((self.subjects)(setup)?, (self.entries)(setup));
-        let experiment = super::benchmark::Experiment::new(self.name, subjects, entries, setup.judging()?)?
-            .searched_on(setup.search)?;
+        let experiment = super::benchmark::Experiment::new(self.name, subjects, entries, setup.judging()?)?;
         Ok(if setup.train_seeds.is_empty() { experiment } else { experiment.with_train_seeds(&setup.train_seeds) })
     }
 

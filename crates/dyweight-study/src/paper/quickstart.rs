@@ -49,6 +49,6 @@ impl StudySetup {
         };
         let seeds = Seeds::parse("0-95")?;
         let usual = Self::new(model, true)?;
-        Ok(Self { budgets: vec![3, 5, 7], train, seeds, teacher_nfe: 18, batch: 32, search: 64, ..usual })
+        Ok(Self { budgets: vec![3, 5, 7], train, seeds, teacher_nfe: 18, batch: 32, ..usual })
     }
 }

@@ -56,8 +56,6 @@ pub struct StudySetup {
     pub guidance: Option<f64>,
     /// Samples per network call.
     pub batch: usize,
-    /// Seeds on which handcrafted rows choose their settings.
-    pub search: usize,
     /// Seeds of the training pairs, one training each; the one of `train` if none.
     pub train_seeds: Vec<u64>,
     /// For the study of learned rivals.
@@ -87,7 +85,6 @@ impl StudySetup {
             show: Show::Drawn,
             guidance: None,
             batch: 64,
-            search: 64,
             train_seeds: Vec::new(),
             rivals: RivalSetup::default(),
             spans: Vec::new(),
