@@ -84,11 +84,12 @@ class Runs:
         samples = latent["samples"]
         if getattr(samples, "is_nested", False):
             raise ValueError("DyWeight: latents in several parts (sound and pictures at once) cannot be learned for")
+        self.flow = is_flow(model.get_model_object("model_sampling"))
         self.model, self.cfg = with_real_timesteps(model), float(cfg)
         self.positive, self.negative, self.mask = positive, negative, latent.get("noise_mask")
         self.samples = comfy.sample.fix_empty_latent_channels(model, samples)
         self.sampling = self.model.get_model_object("model_sampling")
-        self.flow, self.watch, self.evaluations = is_flow(self.sampling), watch, 0
+        self.watch, self.evaluations = watch, 0
 
     @torch.no_grad()
     def end(self, sampler, sigmas, seed, calls=None):
