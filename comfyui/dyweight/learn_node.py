@@ -6,7 +6,8 @@ import comfy.model_management
 import comfy.utils
 
 from .files import new_path, write
-from .learning import LEARNED, LONG, REFERENCE, SCHEDULERS, Options, Runs, learn, most_evaluations
+from .learning import LEARNED, LONG, REFERENCE, Options, Runs, learn, most_evaluations
+from .rivals import SCHEDULERS
 from .solver_file import SolverFile
 
 

@@ -18,13 +18,11 @@ import numpy as np
 import torch
 
 from .gauss_newton import GaussNewton, most_solves
+from .rivals import NAMES, SCHEDULERS, as_weights, fall, sigmas_of
 from .sampling import DyWeightSampler, is_flow, with_real_timesteps
 from .solver_file import SolverFile, SolverFileError
 from .starts import Start, adams, second_order_multistep
 
-#: What a solver is compared with, each with the scheduler that is best for it on the training noise.
-RIVALS = ("dpmpp_2m", "uni_pc")
-SCHEDULERS = ("simple", "normal", "sgm_uniform", "karras", "exponential", "beta", "kl_optimal")
 #: Of the reference.
 REFERENCE, LONG = "dpmpp_2m", {True: "simple", False: "karras"}
 ITERATIONS, ORDER = 4, 4
@@ -136,8 +134,8 @@ def most_evaluations(options):
     """Evaluations that learning may need; most runs end earlier."""
     steps, pairs, held = options.steps, options.pairs, options.held
     parameters = sum(min(i + 1, ORDER) for i in range(steps + 1)) + steps
-    handcrafted = (3 * len(SCHEDULERS) + 2) * min(FEW, pairs) + 3 * pairs
-    rivals = len(RIVALS) * (len(SCHEDULERS) * min(FEW, pairs) + held)
+    handcrafted = ((3 + len(NAMES)) * len(SCHEDULERS) + 2) * min(FEW, pairs) + 3 * pairs
+    rivals = len(NAMES) * (len(SCHEDULERS) * min(FEW, pairs) + held)
     solves = most_solves(ITERATIONS, parameters, pairs, held) + handcrafted + rivals + held
     return (pairs + 2 * held) * options.reference_steps + solves * steps
 
@@ -251,7 +249,7 @@ class _Job:
     def _rivals(self):
         """ComfyUI's own samplers at equal steps: distances on fresh noise, their schedulers, what could not run."""
         distances, settings, notes = {}, {}, []
-        for name in RIVALS:
+        for name in NAMES:
             found = []
             for scheduler in SCHEDULERS:
                 try:
@@ -266,20 +264,14 @@ class _Job:
         return distances, settings, notes
 
     def _of_rival(self, name, scheduler, seeds):
-        steps, levels = self.options.steps, self.runs.levels
-        # As ComfyUI's own KSampler does it.
-        if name in comfy.samplers.KSampler.DISCARD_PENULTIMATE_SIGMA_SAMPLERS:
-            longer = levels(scheduler, steps + 1, self.options.denoise)
-            sigmas = [*longer[:-2], longer[-1]]
-        else:
-            sigmas = levels(scheduler, steps, self.options.denoise)
-        if not _fall(sigmas):
+        sigmas = _sigmas(self.runs, name, scheduler, self.options)
+        if not fall(sigmas):
             return math.inf
         return self._rms(lambda seed: self.runs.end(comfy.samplers.sampler_object(name), sigmas, seed), seeds)
 
 
-def _fall(sigmas):
-    return all(a > b for a, b in itertools.pairwise(sigmas))
+def _sigmas(runs, name, scheduler, options):
+    return sigmas_of(name, lambda steps: runs.levels(scheduler, steps, options.denoise), options.steps)
 
 
 def _starts(runs, options):
@@ -287,17 +279,19 @@ def _starts(runs, options):
     seen, made = set(), []
     for scheduler in SCHEDULERS:
         grid = runs.levels(scheduler, options.steps, options.denoise)
-        if _fall(grid):
+        if fall(grid):
             made.append(second_order_multistep(f"2M, {scheduler}", grid, runs.flow))
             made += [adams(f"Adams–Bashforth {k}, {scheduler}", grid, k) for k in (2, 3)]
+        own = {name: _sigmas(runs, name, scheduler, options) for name in NAMES}
+        made += [as_weights(name, f"{name}, {scheduler}", sigmas) for name, sigmas in own.items() if fall(sigmas)]
     if options.denoise >= 1.0:
         # The first slope from the noise itself: a step more for as many evaluations.
         for scheduler in (LONG[runs.flow], "normal"):
             grid = runs.levels(scheduler, options.steps + 1)
-            if _fall(grid):
+            if fall(grid):
                 start = second_order_multistep(f"2M after an analytical step, {scheduler}", grid, runs.flow)
                 made.append(Start(start.name, start.sigmas, start.weights, afs=True))
-    for start in made:
+    for start in filter(None, made):
         key = tuple(round(v, 6) for v in (*start.sigmas, *itertools.chain(*start.weights)))
         if key not in seen:
             seen.add(key)

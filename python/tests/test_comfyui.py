@@ -252,6 +252,21 @@ def test_learning_is_cancelled_and_leaves_no_file(world, nodes):
     assert len(runs) == 20 and not list(world.folder.glob("*never*"))
 
 
+@pytest.mark.parametrize("kind", ["eps", "flow"])
+def test_learning_may_begin_as_comfyuis_own_samplers(world, nodes, kind):
+    """Written as weights they end where they end."""
+    learning, rivals = sys.modules["dyweight_nodes.learning"], sys.modules["dyweight_nodes.rivals"]
+    latent = {"samples": torch.zeros(1, *world.shape(kind))}
+    runs = learning.Runs(world.model(kind), *world.conditioning(kind), 1.0, latent, lambda _: None)
+    for name in rivals.NAMES:
+        sigmas = rivals.sigmas_of(name, lambda steps: runs.levels("simple", steps), 4)
+        theirs = runs.end(sys.modules["comfy.samplers"].sampler_object(name), sigmas, 3)
+        start = rivals.as_weights(name, name, sigmas)
+        solver = learning.SolverFile(learning._record(start, runs))
+        ours = runs.end(learning.DyWeightSampler(solver, None), solver.run_sigmas, 3)
+        assert np.linalg.norm(ours - theirs) < 2e-3 * np.linalg.norm(theirs), name
+
+
 def test_what_is_not_closer_is_said(nodes):
     node, learning = sys.modules["dyweight_nodes.learn_node"], sys.modules["dyweight_nodes.learning"]
     record = {"prediction": "velocity", "training": {"cfg": 1.0}}
