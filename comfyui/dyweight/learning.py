@@ -102,7 +102,7 @@ class Runs:
         made = len(sigmas) - 1 if calls is None else calls
         self.evaluations += made
         self.watch(made)
-        return end.flatten().float().numpy()
+        return end.flatten().float().cpu().numpy()
 
     def top(self, denoise):
         """The level that runs begin at: below 1, where so much of the model's timesteps is left."""
