@@ -88,7 +88,7 @@ def server(tmp_path_factory):
         server.log.close()
 
 
-def node(kind, **inputs):
+def node(kind, /, **inputs):
     return {"class_type": kind, "inputs": inputs}
 
 
