@@ -1,8 +1,8 @@
 //! The one error type of the library.
 //!
 //! Variants are chosen by what the caller can do about them, and carry the names, numbers and paths a message
-//! needs. Options are called by their keys, in backquotes ([`crate::option`]). [`Error::is_users`] tells a wrong input (exit code 2 on the command line) from a run that failed
-//! (exit code 1); [`Error::hint`] says what to try.
+//! needs. Options are called by their keys, in backquotes ([`crate::option`]). [`Error::is_users`] tells a wrong input
+//! (exit code 2 on the command line) from a run that failed (exit code 1); [`Error::hint`] says what to try.
 
 use crate::option;
 use std::fmt::Display;

@@ -63,7 +63,10 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         return solver(args, facts, file);
     }
     refuse_built_in(path)?;
-    let path = &ModelSpec::named(&text(path)).path()?;
+    let path = &match path.to_str() {
+        Some(name) => ModelSpec::named(name).path()?,
+        None => path.clone(),
+    };
     if path.is_dir() || path.to_str().is_some_and(|name| name.starts_with("random:")) {
         return model(args);
     }

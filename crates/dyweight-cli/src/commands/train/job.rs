@@ -211,6 +211,16 @@ fn snapshot_interval(seconds: Option<f64>) -> Result<Option<Duration>> {
         .map_err(|e| Error::bad_value("snapshot-seconds", seconds, e.to_string()))
 }
 
+/// Where solvers of a model go if nobody says where: `fashion.json`, to which the budget is added, in the working folder.
+pub fn default_out(model: &str) -> PathBuf {
+    let last = model.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(model);
+    let is_file = Path::new(model).is_file();
+    let stem = if is_file { Path::new(last).file_stem().and_then(|stem| stem.to_str()).unwrap_or(last) } else { last };
+    let is_plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    let name: String = stem.chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
+    PathBuf::from(format!("{}.json", if name.trim_matches('.').is_empty() { "solver" } else { &name }))
+}
+
 /// The file of a budget: with several, `solver.json` becomes `solver-nfe3.json`.
 pub fn named(out: &Path, several: bool, budget: Budget) -> PathBuf {
     let (true, Budget::Nfe(nfe)) = (several, budget) else { return out.to_owned() };

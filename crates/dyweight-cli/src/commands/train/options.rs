@@ -67,7 +67,7 @@ pub struct JobArgs {
     /// Intervals of the grid instead of network calls
     #[arg(long)]
     pub steps: Option<usize>,
-    /// Solver file to write; several budgets add -nfeN to the name
+    /// Solver file to write; several budgets add -nfeN to the name [MODEL-nfeN.json, here]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Of several budgets also one file, --out itself, that serves all from the fewest to the most calls
