@@ -209,6 +209,16 @@ impl Error {
         Self::conflict(format!("`{option}` has no effect with `{by}`"), "leave one of them out")
     }
 
+    /// The same about options that are called otherwise here: each under its own name.
+    pub fn renamed(self, names: &[(&'static str, &'static str)]) -> Self {
+        let own = |name: &'static str| names.iter().find(|(other, _)| *other == name).map_or(name, |(_, own)| own);
+        match self {
+            Error::BadValue { name, value, expected } => Error::BadValue { name: own(name), value, expected },
+            Error::UnknownName { kind, name, known } => Error::UnknownName { kind: own(kind), name, known },
+            other => other,
+        }
+    }
+
     /// Names the action and file of a failed system call.
     pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
         Error::Io { action, path: path.to_owned(), source }

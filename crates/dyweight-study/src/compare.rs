@@ -3,6 +3,7 @@
 use super::benchmark::{Candidate, Entry, Measure, Repeat, Style, Subject, Term, View};
 use super::paper::FAMILIES;
 use dyweight_core::error::{Error, Result};
+use dyweight_core::option;
 use dyweight_metrics::Estimate;
 use dyweight_report::html::Page;
 use dyweight_solvers::spec::ScheduleSpec;
@@ -35,6 +36,7 @@ pub struct Field {
 impl Field {
     /// All entries; what cannot take part is refused by name.
     pub fn entries(&self, subject: &Subject) -> Result<Vec<Entry>> {
+        self.refuse_idle()?;
         let mut learned = Vec::new();
         for source in &self.files {
             let guidance = subject.guidance.or(subject.model.model.default_guidance());
@@ -43,6 +45,10 @@ impl Field {
                 let nfe = if self.once { file.sequential_calls.unwrap_or(file.nfe) } else { file.nfe };
                 learned.push(Entry { once: self.once, ..Entry::new(row_of(source), nfe, who) });
             }
+        }
+        let beside = |entry: &Entry| matches!(&entry.who, Candidate::Given { file } if file.sequential_calls.is_some());
+        if self.once && !learned.iter().any(beside) {
+            return Err(Error::no_effect("count-parallel", "no solver here makes calls side by side"));
         }
         let mut budgets = self.budgets.clone();
         if budgets.is_empty() {
@@ -90,6 +96,30 @@ impl Field {
         // Column by column, so that an interrupted comparison already compares something.
         entries.sort_by_key(|e| e.nfe);
         Ok(entries)
+    }
+
+    /// An error for an option of grids or first steps that every solver has decided for itself.
+    fn refuse_idle(&self) -> Result<()> {
+        let handcrafted = self.search || !self.solvers.is_empty();
+        let named = self.solvers.iter().filter(|text| text.trim() != BEST);
+        let terms = named.map(|text| Term::parse(text)).collect::<Result<Vec<_>>>()?;
+        // A row that leaves everything open, or a solver that is trained here, takes what is said.
+        let open = self.train.is_some() || handcrafted && terms.len() < self.solvers.len().max(1);
+        let some = |says: fn(&Term) -> bool| open || terms.iter().any(|term| !says(term));
+        let ScheduleSpec { schedule, rho, sigma_min, sigma_max, sigmas, shift, image_size, .. } = &self.schedule;
+        let own_exponent = |term: &Term| matches!(term.schedule, Some((_, Some(_))));
+        let given = [
+            ("schedule", schedule.is_some() && !some(|term| term.schedule.is_some())),
+            ("rho", rho.is_some() && !some(own_exponent)),
+            ("shift", shift.is_some() && !some(own_exponent)),
+            ("sigma-min", sigma_min.is_some() && !(open || handcrafted)),
+            ("sigma-max", sigma_max.is_some() && !(open || handcrafted)),
+            ("sigmas", sigmas.is_some() && !(open || handcrafted)),
+            ("image-size", image_size.is_some() && !(open || handcrafted)),
+            ("afs", self.afs.is_some() && !some(|term| term.afs.is_some())),
+        ];
+        let why = "every solver here has its own, as a learned one has, or one that names it";
+        option::refuse(&given, |option| Error::no_effect(option, why))
     }
 
     /// The handcrafted rows.
@@ -194,6 +224,30 @@ pub fn page(view: &View<'_>, repeat: Repeat) -> Result<Page> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An option of grids or first steps, whoever takes part: what nobody takes up is refused.
+    #[test]
+    fn options_that_no_solver_takes_up_are_refused() {
+        let grid = |schedule: ScheduleSpec| (schedule, None);
+        let top = || grid(ScheduleSpec { sigma_max: Some(10.0), ..Default::default() });
+        let rule = || grid(ScheduleSpec { schedule: Some("logsnr".into()), ..Default::default() });
+        let rho = || grid(ScheduleSpec { rho: Some(5.0), ..Default::default() });
+        let first = || (ScheduleSpec::default(), Some(true));
+        let refused = |solvers: &[&str], search, (schedule, afs): (ScheduleSpec, Option<bool>)| {
+            let solvers = solvers.iter().map(|s| s.to_string()).collect();
+            let (files, budgets) = (vec!["preset:cifar10-nfe3".to_string()], vec![3]);
+            let (once, skip_impossible, train) = (false, false, None);
+            let field = Field { solvers, search, files, budgets, schedule, afs, once, skip_impossible, train };
+            field.refuse_idle().is_err()
+        };
+        for option in [top(), rule(), rho(), first()] {
+            assert!(refused(&[], false, option.clone()), "learned solvers alone: {option:?}");
+            assert!(!refused(&[], true, option.clone()) && !refused(&["ipndm"], false, option));
+        }
+        assert!(refused(&["ipndm@karras"], true, rule()) && !refused(&["ipndm@karras"], true, top()));
+        assert!(refused(&["ipndm@karras:5"], true, rho()) && !refused(&["ipndm@karras:5", "euler"], true, rho()));
+        assert!(refused(&["ipndm+afs", "euler-afs"], true, first()) && !refused(&["ipndm+afs", "best"], true, first()));
+    }
 
     #[test]
     fn files_of_one_training_are_one_row() {

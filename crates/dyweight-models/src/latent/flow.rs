@@ -257,4 +257,8 @@ impl Model for FlowModel {
     fn context_of(&self, text: &str) -> Result<Context> {
         self.texts.encode(text).map(Context::Text)
     }
+
+    fn reads_whole(&self, text: &str) -> Result<bool> {
+        self.texts.reads_whole(text)
+    }
 }

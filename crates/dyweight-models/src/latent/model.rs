@@ -318,4 +318,11 @@ impl Model for LatentModel {
         }
         self.encode(text).map(Context::Text)
     }
+
+    fn reads_whole(&self, text: &str) -> Result<bool> {
+        match &self.texts {
+            Some(Texts::Clip(_, tokenizer)) => Ok(!tokenizer.cut(text, tokenizer.length())?.1),
+            _ => Ok(true),
+        }
+    }
 }

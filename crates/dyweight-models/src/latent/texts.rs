@@ -78,6 +78,17 @@ impl Texts {
         Ok(Arc::new(TextContext { width: self.widths[0], tokens, pooled }))
     }
 
+    /// False if T5, whose tokens the transformer sees one by one, reads no more than the beginning. CLIP's vector for
+    /// the text as a whole is of its first 77 tokens in every FLUX.
+    pub(super) fn reads_whole(&self, text: &str) -> Result<bool> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let encoders = match &mut *open {
+            Some(encoders) => encoders,
+            closed => closed.insert(self.encoders()?),
+        };
+        Ok(!encoders.t5.1.cut(text, self.tokens)?.1)
+    }
+
     /// What stands for no text: the empty one, or zeros for a model that came without encoders.
     pub(super) fn nothing(&self) -> Result<Arc<TextContext>> {
         if self.is_complete() {

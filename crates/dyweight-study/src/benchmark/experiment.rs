@@ -75,6 +75,9 @@ pub struct Judging {
 /// Calls of a teacher that nothing is said about; a method that cannot make as many makes the next number it can.
 const USUAL_TEACHER: usize = 35;
 
+/// Bytes that are found of a sample: its errors, its distances, its slopes.
+const FOUND: usize = 64;
+
 /// A list of entries on some subjects.
 pub struct Experiment {
     /// Its name: `compare`, or the study's.
@@ -203,6 +206,18 @@ impl Judging {
 }
 
 impl Experiment {
+    /// Bytes held beside the calls, at most: the teacher's samples, and what is found of those of an entry. Calibrated by
+    /// `benches/memory.py`.
+    pub fn held(&self) -> u64 {
+        let samples = self.judging.seeds.len();
+        let of = |subject: &Subject| {
+            let numbers: usize = subject.model.model.shape().iter().product();
+            let features = self.judging.reference.as_ref().map_or(0, |(map, _)| map.dims());
+            samples * (8 * numbers + FOUND + 24 * features)
+        };
+        self.subjects.iter().map(of).max().unwrap_or(0) as u64
+    }
+
     /// Entries on some subjects. Open ones choose their settings on seeds that are not judged on.
     pub fn new(name: &str, subjects: Vec<Subject>, entries: Vec<Entry>, judging: Judging) -> Result<Self> {
         let search = judging.search_seeds()?;

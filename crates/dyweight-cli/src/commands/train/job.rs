@@ -14,6 +14,7 @@ use dyweight::models::LoadedModel;
 use dyweight::sample::Prompts;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
+use dyweight::tape::Memory;
 use dyweight::study::training_loss;
 use dyweight::train::{Dataset, Files, Outputs, TrainConfig, TrainRun, Trainer, beside};
 use dyweight::{Error, Result};
@@ -165,7 +166,13 @@ impl<'j> Job<'j> {
         }
         let recipe = &plan.recipe;
         let condition = |range: Range<usize>| Ok(plan.inputs.condition(range));
-        let seconds = Pace::of(self.model, &condition, recipe.micro_batch)?.seconds(work)?;
+        let pace = Pace::of(self.model, &condition, recipe.micro_batch.min(recipe.pairs))?;
+        let mut held = self.run.trainer.held();
+        if plan.student.memory == Memory::Keep && work.gradients > 0 {
+            // The first is among the calls that are made here.
+            held += pace.kept()? * (self.calls() / plan.calls().max(1)).saturating_sub(1) as u64;
+        }
+        let seconds = pace.seconds(work)?;
         let what = format!(
             "train a solver of {} calls for {}: {} iterations of {} pairs, {} validation pairs",
             self.calls(),
@@ -175,8 +182,8 @@ impl<'j> Job<'j> {
             recipe.validate_every.map_or(0, |_| recipe.validation_pairs),
         );
         let ends = ["config.toml", "stats.jsonl", "loss.svg", "weights.svg"].map(|end| shown(&beside(&self.out, end)));
-        Forecast { what, work, seconds, writes: [vec![shown(&self.out)], ends.to_vec()].concat(), known: None }
-            .print(args.json);
+        let writes = [vec![shown(&self.out)], ends.to_vec()].concat();
+        Forecast { what, work, seconds, held, writes, batch: recipe.micro_batch, known: None }.print(args.json);
         Ok(())
     }
 }
