@@ -7,7 +7,7 @@ use crate::arithmetic::{self, Arithmetic, refuse_unused, require_available};
 use crate::edm::{Config, Edm, EdmFile, conv_algo, published};
 use crate::embedded;
 use crate::hub::HubName;
-use crate::latent::{self, Bundle, Family, FlowModel, LatentModel, Settings, Summary};
+use crate::latent::{self, Bundle, Family, FlowModel, ImageDecoder, LatentModel, Settings, Summary};
 use crate::mixture_file::{fingerprint, mixture_file, mixture_of};
 use crate::weights::TensorSet;
 use dyweight_core::denoiser::{Model, ModelIdentity, SharedModel};
@@ -219,6 +219,17 @@ impl ModelSpec {
         match path.is_dir() {
             true => Bundle::of_folder(&path),
             false => Bundle::of_file(TensorSet::read(&path)?, self.config.as_deref()),
+        }
+    }
+
+    /// What makes images of a latent diffusion model's samples, without its denoiser; none of a model without such a
+    /// part.
+    pub fn decoder(&self) -> Result<Option<ImageDecoder>> {
+        let settings = self.settings()?;
+        match self.model.strip_prefix(RANDOM) {
+            Some(name) => Family::named(name).map(|family| ImageDecoder::random(&family, 0, &settings)).transpose(),
+            None if self.is_built_in() => Ok(None),
+            None => ImageDecoder::of_bundle(&self.bundle()?, &settings),
         }
     }
 

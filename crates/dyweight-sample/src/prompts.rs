@@ -3,6 +3,7 @@
 use dyweight_core::denoiser::{Condition, Context, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_files::read_prompts;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,9 +29,15 @@ impl Prompts {
         if texts.is_empty() || texts.len() > MOST {
             return Err(Error::bad_value("prompts", texts.len(), format!("must be 1 to {MOST}")));
         }
+        // A text that comes again is not encoded again.
+        let mut known = BTreeMap::new();
+        let mut encoded = |text: &str| match known.get(text) {
+            Some(context) => Ok(Context::clone(context)),
+            None => model.context_of(text).inspect(|context| drop(known.insert(text.to_owned(), context.clone()))),
+        };
         let mut contexts = Vec::with_capacity(texts.len());
         for text in &texts {
-            contexts.push(model.context_of(text)?);
+            contexts.push(encoded(text)?);
             // All are of one size: the first says what they will take.
             let each = contexts.first().map_or(0, bytes_of);
             if each.saturating_mul(texts.len()) > MOST_BYTES {
@@ -39,7 +46,7 @@ impl Prompts {
                 return Err(Error::bad_value("prompts", texts.len(), expected));
             }
         }
-        let negative_context = negative.as_deref().map_or(Ok(Context::Unconditional), |text| model.context_of(text))?;
+        let negative_context = negative.as_deref().map_or(Ok(Context::Unconditional), &mut encoded)?;
         let mut cut = Vec::new();
         for text in texts.iter().chain(&negative) {
             if !model.reads_whole(text)? {

@@ -77,9 +77,9 @@ impl Trainer {
         let searching = self.teacher.sampler.nfe * self.plan.learnable.searched(self.plan.student.frame.afs);
         let joint = nfe * (moments * recipe.iterations() + 2 * varied);
         let calls = searching + teaching + nfe * validating * validations + again + joint;
-        // Second-order descent sweeps each run twice, and makes its calls anew for that.
-        let sweeps = if recipe.is_second_order() { 2 } else { 1 };
-        Ok(Work { calls, gradients: sweeps * nfe * pairs })
+        // Second-order descent takes two gradients of each call: as two calls with gradients, less one without.
+        let second = if recipe.is_second_order() { nfe * pairs } else { 0 };
+        Ok(Work { calls: calls.saturating_sub(second), gradients: nfe * pairs + second })
     }
 
     /// Bytes held beside the network's own, at most: the teacher's results, and what an iteration compares. Calibrated by

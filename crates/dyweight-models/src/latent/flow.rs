@@ -205,7 +205,7 @@ impl Model for FlowModel {
             return Err(Error::no_effect("negative", why));
         }
         let contexts = self.contexts(condition)?;
-        self.texts.release();
+        self.texts.close();
         Ok(Box::new(Bound {
             network: At { flux: &self.flux, guidance: condition.guidance.unwrap_or(GUIDANCE) as f32 },
             precond: &Flow,

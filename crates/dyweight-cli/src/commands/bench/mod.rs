@@ -7,12 +7,12 @@ use crate::spread::Spread;
 use crate::{machine, ui};
 use clap::{Args, ValueEnum};
 use dyweight::comm::Solo;
-use dyweight::denoiser::{Condition, Differentiable, Levels, Model};
+use dyweight::denoiser::{Condition, Decoder, Differentiable, Levels};
 use dyweight::error::named;
 use dyweight::features::FeatureMap;
 use dyweight::models::clip::ClipFeatures;
 use dyweight::models::inception::{Inception, Resize};
-use dyweight::models::{LoadedModel, Precision, instruction_set};
+use dyweight::models::{LoadedModel, ModelSpec, Precision, instruction_set};
 use dyweight::noise::Rng;
 use dyweight::spec::Budget;
 use dyweight::spec::budget::check_steps;
@@ -139,7 +139,11 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         .model
         .as_ref()
         .ok_or_else(|| Error::conflict("which model?", "give --model NAME|FILE, --inception FILE or --clip FILE"))?;
-    let model = opened(&args.options.spec(model, None)?)?;
+    let spec = args.options.spec(model, None)?;
+    if args.what == BenchSubject::Decode {
+        return decoding(args, &spec, batch);
+    }
+    let model = opened(&spec)?;
     check_batch(batch, batch, model.model.shape())?;
     let loaded = Loaded::since(started);
     let noise = Rng::Native.latents(&(0..batch as u64).collect::<Vec<_>>(), model.model.shape())?;
@@ -152,7 +156,6 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let once = || match (args.what, &mut *run.borrow_mut()) {
         (BenchSubject::Train, Some(run)) => run.advance().map(drop),
         (BenchSubject::Gradient, _) => gradient(&*denoiser, &noise),
-        (BenchSubject::Decode, _) => decode(&*model.model, &noise),
         _ => call(&*denoiser, &noise),
     };
     measure(args, &Job { name: &model.name, precision: model.precision(), batch, loaded }, &once)
@@ -172,11 +175,17 @@ fn features(args: &BenchArgs, map: &dyn FeatureMap, job: &Job<'_>) -> Result<()>
     measure(args, job, &once)
 }
 
-fn decode(model: &dyn Model, noise: &Tensor) -> Result<()> {
-    let decoder = model
-        .decoder()
+/// The decoder alone: `sample` lets go of the denoiser before it decodes.
+fn decoding(args: &BenchArgs, spec: &ModelSpec, batch: usize) -> Result<()> {
+    let started = Instant::now();
+    let decoder = spec
+        .decoder()?
         .ok_or_else(|| Error::conflict("this model's samples are not decoded", "measure --what forward or gradient"))?;
-    decoder.decode(noise).map(drop)
+    check_batch(batch, batch, decoder.latents())?;
+    let loaded = Loaded::since(started);
+    let latents = Rng::Native.latents(&(0..batch as u64).collect::<Vec<_>>(), decoder.latents())?;
+    let job = Job { name: &spec.model, precision: Precision::F32, batch, loaded };
+    measure(args, &job, &|| decoder.decode(&latents).map(drop))
 }
 
 /// Small images, as the networks of the paper make.
