@@ -37,13 +37,15 @@ impl Field {
     /// All entries; what cannot take part is refused by name.
     pub fn entries(&self, subject: &Subject) -> Result<Vec<Entry>> {
         self.refuse_idle()?;
-        let mut learned = Vec::new();
+        let (mut learned, mut seeds) = (Vec::new(), Vec::new());
         for source in &self.files {
             let guidance = subject.guidance.or(subject.model.model.default_guidance());
             for who in Candidate::open(source, &self.budgets, Some(subject.calls()?), guidance)? {
                 let Candidate::Given { file } = &who else { continue };
                 let nfe = if self.once { file.sequential_calls.unwrap_or(file.nfe) } else { file.nfe };
-                learned.push(Entry { once: self.once, ..Entry::new(row_of(source), nfe, who) });
+                let (row, seed) = row_of(source);
+                learned.push(Entry { once: self.once, ..Entry::new(row, nfe, who) });
+                seeds.push(seed);
             }
         }
         let beside = |entry: &Entry| matches!(&entry.who, Candidate::Given { file } if file.sequential_calls.is_some());
@@ -76,20 +78,22 @@ impl Field {
                 }
             }
         }
+        // Of files that differ by their training's seed alone several are one row.
+        let mut seeds: Vec<Option<u64>> = vec![None; entries.len()].into_iter().chain(seeds).collect();
         entries.extend(learned);
         if let Some(train) = &self.train {
             let (train, schedule) = (Box::new(train.clone()), self.schedule.clone());
             let who = Candidate::Learned { train, schedule, on: 0, after: None };
             entries.extend(budgets.iter().map(|nfe| Entry::new("DyWeight", *nfe, who.clone())));
+            seeds.resize(entries.len(), None);
         }
         if entries.is_empty() {
             return Err(Error::conflict("nothing takes part", "give `solvers` with `nfe`, or `weights`"));
         }
-        let twice =
-            |(i, entry): (usize, &Entry)| entries[..i].iter().any(|e| (&e.row, e.nfe) == (&entry.row, entry.nfe));
-        if let Some((_, entry)) = entries.iter().enumerate().find(|(i, entry)| twice((*i, entry))) {
+        let all: Vec<_> = entries.iter().zip(&seeds).map(|(entry, seed)| (&entry.row, entry.nfe, seed)).collect();
+        if let Some((_, (row, nfe, _))) = all.iter().enumerate().find(|(i, one)| all[..*i].contains(one)) {
             return Err(Error::conflict(
-                format!("'{}' takes part twice at {} calls", entry.row, entry.nfe),
+                format!("'{row}' takes part twice at {nfe} calls"),
                 "name each solver once, and give files of different solvers different names",
             ));
         }
@@ -159,14 +163,20 @@ impl Field {
 const BEST: &str = "best";
 const BEST_ROW: &str = "best handcrafted";
 
-/// `out/spiral-nfe3.json` and `out/spiral-nfe5.json` are one row, `spiral`.
-pub(crate) fn row_of(source: &str) -> String {
+/// `out/spiral-nfe3.json` and `out/spiral-nfe5.json` are one row, `spiral`; so are `out/spiral-nfe3-seed1.json` and
+/// `…-seed2.json`, two trainings of it.
+pub(crate) fn row_of(source: &str) -> (String, Option<u64>) {
     let name = source.strip_prefix("preset:").unwrap_or(source);
     let stem = Path::new(name).file_stem().map_or(name.into(), |s| s.to_string_lossy().into_owned());
-    match stem.rsplit_once("-nfe") {
-        Some((row, digits)) if !row.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => row.into(),
-        _ => stem,
-    }
+    let (stem, seed) = numbered(&stem, "-seed").map_or((&*stem, None), |(rest, seed)| (rest, Some(seed)));
+    (numbered(stem, "-nfe").map_or(stem, |(rest, _)| rest).into(), seed)
+}
+
+/// What stands before a mark and a number at the end of a name, and the number.
+fn numbered<'n>(name: &'n str, mark: &str) -> Option<(&'n str, u64)> {
+    let (rest, digits) = name.rsplit_once(mark)?;
+    let number = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
+    (!rest.is_empty()).then_some((rest, number))
 }
 
 /// Who is clearly best at each budget, in a sentence for each measure.
@@ -251,9 +261,13 @@ mod tests {
 
     #[test]
     fn files_of_one_training_are_one_row() {
-        assert_eq!(row_of("out/spiral-nfe3.json"), "spiral");
-        assert_eq!(row_of("preset:cifar10-nfe5"), "cifar10");
-        assert_eq!(row_of("a.json"), "a");
-        assert_eq!(row_of("-nfe3.json"), "-nfe3");
+        let row = row_of;
+        assert_eq!(row("out/spiral-nfe3.json"), ("spiral".into(), None));
+        assert_eq!(row("preset:cifar10-nfe5"), ("cifar10".into(), None));
+        assert_eq!(row("a.json"), ("a".into(), None));
+        assert_eq!(row("-nfe3.json"), ("-nfe3".into(), None));
+        assert_eq!(row("solvers/newton-nfe3-seed12.json"), ("newton".into(), Some(12)));
+        assert_eq!(row("second-seed0.json"), ("second".into(), Some(0)));
+        assert_eq!(row("-seed0.json"), ("-seed0".into(), None));
     }
 }

@@ -140,6 +140,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         teacher_nfe: args.teacher_nfe,
         schedule: ScheduleSpec::default(),
         reference,
+        judge: None,
         scorers: args.scorers.open()?,
         batch,
         pictures: true,

@@ -5,7 +5,7 @@ use super::search::Chosen;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::noise::Rng;
 use dyweight_files::Fingerprint;
-use dyweight_metrics::FeatureReference;
+use dyweight_metrics::{FeatureReference, second_network};
 use dyweight_models::{LoadedModel, Scorer};
 use dyweight_sample::{GridRule, Inputs, Noise, OnModel, Sampler, Show};
 use dyweight_solvers::learned::Built;
@@ -45,6 +45,8 @@ pub struct Entry {
     pub subject: usize,
     /// `nfe` counts calls that could be made side by side once.
     pub once: bool,
+    /// Rates of which the best is looked for before anything is judged; none where the training has one.
+    pub rates: Vec<f64>,
     /// The setting a search has found, where there was one.
     pub chosen: Option<Chosen>,
 }
@@ -64,6 +66,8 @@ pub struct Judging {
     pub schedule: ScheduleSpec,
     /// Features and reference statistics of a Fréchet distance, where there are any.
     pub reference: Option<FeatureReference>,
+    /// The same of the other embedded network, where something that takes part was trained on features.
+    pub judge: Option<FeatureReference>,
     /// Scores of images and their prompts.
     pub scorers: Vec<Arc<Scorer>>,
     /// Samples per network call; changes nothing but memory and speed.
@@ -109,6 +113,7 @@ impl Entry {
             who,
             subject: 0,
             once: false,
+            rates: Vec::new(),
             chosen: None,
         }
     }
@@ -188,15 +193,25 @@ impl Judging {
         Ok(Teacher { sampler, identity })
     }
 
+    /// By the second embedded network, too, where the first judges.
+    pub fn by_both_networks(self) -> Result<Self> {
+        let judge = self.reference.as_ref().map(second_network).transpose()?.flatten();
+        Ok(Self { judge, ..self })
+    }
+
     /// What tells one way of judging from another.
     fn identity(&self) -> Value {
-        let reference = self.reference.as_ref().map(|(map, statistics)| {
+        let of = |(map, statistics): &FeatureReference| {
             json!({ "features": map.name(), "network": map.sha256(), "statistics": statistics.statistics().fingerprint() })
-        });
+        };
+        let reference = self.reference.as_ref().map(of);
         let mut identity = json!({
             "seeds": self.seeds.to_string(), "rng": self.rng, "teacher": tidy(&self.teacher),
             "teacher-nfe": self.teacher_nfe.unwrap_or(USUAL_TEACHER), "schedule": tidy(&self.schedule), "reference": reference,
         });
+        if let Some(judge) = &self.judge {
+            identity["judge"] = of(judge);
+        }
         for scorer in &self.scorers {
             let how = scorer.preprocess().resampling.name();
             identity[scorer.kind().name()] = json!({ "network": scorer.sha256(), "preprocess": how });
@@ -221,6 +236,8 @@ impl Experiment {
     /// Entries on some subjects. Open ones choose their settings on seeds that are not judged on.
     pub fn new(name: &str, subjects: Vec<Subject>, entries: Vec<Entry>, judging: Judging) -> Result<Self> {
         let search = judging.search_seeds()?;
+        let by_features = entries.iter().any(|entry| entry.who.learned_features());
+        let judging = if by_features { judging.by_both_networks()? } else { judging };
         Ok(Self { name: name.into(), subjects, entries, judging, search })
     }
 

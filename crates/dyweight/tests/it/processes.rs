@@ -320,6 +320,7 @@ fn an_experiment_leaves_the_same_records_for_any_number_of_processes() {
             teacher_nfe: Some(12),
             schedule,
             reference: None,
+            judge: None,
             scorers: Vec::new(),
             batch: 8,
             pictures: true,

@@ -22,7 +22,7 @@ fn of(gain: Option<&Improvement>) -> serde_json::Map<String, Value> {
 }
 
 /// What a second stage has done to variety, and what follows from it.
-fn tell(variety: &Variety) {
+fn tell(variety: &Variety, own: Option<&str>) {
     let share =
         |name: &str, s: &Share| format!("{name} {:.3}, before {:.3} (difference ± {:.3})", s.after, s.before, s.error);
     let (precision, recall) = (share("precision", &variety.precision), share("recall", &variety.recall));
@@ -34,8 +34,14 @@ fn tell(variety: &Variety) {
         )
     });
     let judge = &variety.judge;
+    // `a+b` are features of several maps.
+    let is_its_own = own.is_some_and(|own| own.split('+').any(|name| name == judge) || own == judge);
+    let what = match is_its_own {
+        true => "the very features it was trained on, for there are no others here",
+        false => "features that nothing here was trained on",
+    };
     ui::say(&format!(
-        "among {samples} samples of the teacher, on noise of their own, by {judge}: {precision}; {recall}{distance}"
+        "by {judge}, {what}, among {samples} samples of the teacher on noise of their own: {precision}; {recall}{distance}"
     ));
     if variety.is_lost() {
         let what = if variety.recall.has_fallen() {
@@ -105,7 +111,8 @@ impl Job<'_> {
             }
         }
         ui::say(&said);
-        trained.variety.iter().for_each(tell);
+        let own = self.run.trainer.plan.student.loss.network().map(|(name, _)| name.to_string());
+        trained.variety.iter().for_each(|variety| tell(variety, own.as_deref()));
         gain.iter().for_each(|gain| ui::say(&gain.sentence()));
         if let Some(gain) = gain.filter(|gain| gain.is_none()) {
             ui::warn(&format!("nothing was gained: use {}, or train with more --pairs", gain.rival.name));
