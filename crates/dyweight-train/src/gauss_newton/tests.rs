@@ -59,8 +59,8 @@ impl Solves for Problem {
     }
 }
 
-/// The same with noise in what is asked for.
-struct Noise(Problem);
+/// The same with noise of some size in what is asked for.
+struct Noise(Problem, f64);
 
 impl Solves for Noise {
     fn pairs(&self, split: Split) -> usize {
@@ -72,7 +72,7 @@ impl Solves for Noise {
         let noise: Vec<Vec<f64>> = pairs.clone().map(|i| Stream::new(seed + i as u64).normals(LEN)).collect();
         let mut found = self.0.residuals(candidates, split, pairs)?;
         let all = found.iter_mut().flat_map(|of_one| of_one.iter_mut().zip(&noise));
-        all.for_each(|(r, z)| r.iter_mut().flatten().zip(z).for_each(|(r, z)| *r += z));
+        all.for_each(|(r, z)| r.iter_mut().flatten().zip(z).for_each(|(r, z)| *r += self.1 * z));
         Ok(found)
     }
 }
@@ -141,11 +141,12 @@ fn solves_are_counted_as_they_are_made() {
 fn pairs_are_added_until_they_bring_nothing() {
     let noisy = |pairs: usize, grows: bool| {
         let options = Options { iterations: 10, grows, ..Options::default() };
-        run(&mut Noise(Problem::new(pairs, 64)), &[1.0, 1.0, 0.0, 3.0], options)
+        let state = run(&mut Noise(Problem::new(pairs, 64), 0.1), &[1.0, 1.0, 0.0, 3.0], options);
+        // On noise-free pairs that nothing was chosen on.
+        (state.judge_with(&mut Problem::new(0, 400)), state.stage)
     };
     let (few, all, grown) = (noisy(12, false), noisy(48, false), noisy(48, true));
-    assert!(grown.best_validation < few.best_validation && grown.solves < all.solves, "{grown:?}");
-    assert!(grown.best_validation < 1.05 * all.best_validation, "{} {}", grown.best_validation, all.best_validation);
+    assert!(grown.0 < 0.6 * few.0 && grown.0 < 1.5 * all.0 && grown.1 == 2, "{few:?} {all:?} {grown:?}");
     // What a quarter of the pairs has learned to the last digit needs no more of them.
     let options = Options { iterations: 20, grows: true, ..Options::default() };
     let found = run(&mut Problem::new(48, 4), &[0.7, 1.3, -0.4, 3.0], options);
@@ -175,7 +176,7 @@ fn what_diverges_is_left_out() {
 #[test]
 fn pairs_learned_by_heart_are_not_believed() {
     let judged = |validation: usize| {
-        let state = run(&mut Noise(Problem::new(2, validation)), &[0.7, 1.3, -0.4, 5.0], Options::default());
+        let state = run(&mut Noise(Problem::new(2, validation), 1.0), &[0.7, 1.3, -0.4, 5.0], Options::default());
         let mut fresh = Problem::new(0, 400);
         (state.judge_with(&mut fresh), state)
     };
