@@ -341,7 +341,7 @@ impl Defaults {
     pub fn of(model: &dyn Model) -> Self {
         match model.is_light() {
             true => Self { iterations: 1500, batch: 64, validation: 1024, few: (1024, 1024) },
-            false => Self { iterations: 625, batch: 16, validation: 64, few: (16, 16) },
+            false => Self { iterations: 625, batch: 16, validation: 64, few: (48, 16) },
         }
     }
 }

@@ -1,6 +1,5 @@
 //! One budget of `train`: its files and its run.
 
-use super::improvement::gain;
 use super::options::{LARGEST_CONFIG, TrainArgs, keys};
 use super::show::TrainShow;
 use crate::benchmark::command_line;
@@ -61,7 +60,7 @@ impl<'j> Job<'j> {
         let trainer = config.prepare()?;
         let config = Some((beside(&out, "config.toml"), config_text(args, &trainer, &out)?));
         let (trace, overwrite) = (args.trace.clone(), args.overwrite);
-        let run = TrainRun::new(trainer, Outputs { out: Some(out.clone()), config, trace, overwrite })?;
+        let run = TrainRun::new(trainer, Outputs { out: Some(out.clone()), config, trace, overwrite, judged: true })?;
         Ok(Self { model, run, out })
     }
 
@@ -121,18 +120,16 @@ impl<'j> Job<'j> {
             let how = if has_begun { "continue" } else { "begin anew" };
             ui::say(&format!("stopped; {how} with: {} --resume", self.again(args)));
         }
-        let (trainer, trained) = outcome?;
+        let (_, trained) = outcome?;
         let seconds = started.elapsed().as_secs_f64();
         if is_root {
             self.draw(&trained)?;
         }
         self.run.finish()?;
-        // Someone who stops here has a solver, and goes without the comparison.
-        let gain = gain(&trainer, dataset, &trained);
         if is_root {
-            self.report(args, &trained, gain.as_ref().ok().and_then(Option::as_ref), seconds);
+            self.report(args, &trained, seconds);
         }
-        gain.map(drop)
+        Ok(())
     }
 
     /// The state of an interrupted run that is gone on with.

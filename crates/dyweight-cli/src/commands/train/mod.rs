@@ -1,6 +1,5 @@
 //! `dyweight train`.
 
-mod improvement;
 mod job;
 mod options;
 mod range;

@@ -10,10 +10,12 @@ use std::time::Instant;
 /// Progress, warnings and an estimate of the time.
 pub struct TrainShow {
     calls: usize,
-    /// Of the search for a start, then of the iterations.
+    /// Of the search for a start, then of the iterations, then of the comparison.
     progress: Option<ui::Progress>,
     /// True once what will run is settled.
     has_begun: bool,
+    /// True once all iterations are made.
+    is_compared: bool,
     /// The last validation loss; none before the first.
     validation: Option<f64>,
     /// The first iteration seen: later than 0 if the run was resumed.
@@ -29,7 +31,8 @@ impl TrainShow {
     pub fn new(state: Option<PathBuf>, calls: usize) -> Self {
         let (progress, started) = (None, Instant::now());
         let (validation, first) = (None, None);
-        Self { calls, progress, has_begun: false, validation, first, iterations: 0, state, started, estimated: false }
+        let (has_begun, is_compared, iterations, estimated) = (false, false, 0, false);
+        Self { calls, progress, has_begun, is_compared, validation, first, iterations, state, started, estimated }
     }
 
     /// Says how long it will take once two iterations have shown it, if that is long enough to matter.
@@ -69,6 +72,16 @@ impl TrainWatch for TrainShow {
         let mut progress = ui::Progress::new(&format!("training {} calls", self.calls), self.iterations);
         progress.note(if self.iterations == 0 { "· searching" } else { "· validating the start" });
         self.progress = Some(progress);
+    }
+
+    fn comparing(&mut self, all: usize) {
+        if !std::mem::replace(&mut self.is_compared, true) {
+            self.progress.take().into_iter().for_each(ui::Progress::finish);
+        }
+        match &mut self.progress {
+            None => self.progress = Some(ui::Progress::new("comparing with handcrafted solvers", all)),
+            Some(progress) => progress.add(1, ""),
+        }
     }
 
     fn iteration(&mut self, iteration: &Iteration, run: &Training) -> Result<()> {
