@@ -1,12 +1,12 @@
 //! A comparison of whatever is named: handcrafted solvers, solver files, presets.
 
-use super::benchmark::{Candidate, Entry, Measure, Repeat, Style, Subject, Term, View};
+use super::benchmark::{Candidate, Entry, Measure, Repeat, Style, Subject, View};
 use super::paper::FAMILIES;
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::{Error, Result, counted};
 use dyweight_metrics::Estimate;
 use dyweight_report::html::Page;
-use dyweight_solvers::spec::ScheduleSpec;
 use dyweight_solvers::spec::handcrafted::Fixed;
+use dyweight_solvers::spec::{ScheduleSpec, Term};
 use dyweight_train::TrainSpec;
 use std::path::Path;
 
@@ -41,6 +41,8 @@ impl Field {
             for who in Candidate::open(source, &self.budgets, Some(subject.calls()?), guidance)? {
                 let Candidate::Given { file } = &who else { continue };
                 let nfe = if self.once { file.sequential_calls.unwrap_or(file.nfe) } else { file.nfe };
+                // Guidance doubles the calls of what was learned without it.
+                let nfe = nfe / file.calls() * subject.calls()?;
                 learned.push(Entry { once: self.once, ..Entry::new(row_of(source), nfe, who) });
             }
         }
@@ -53,7 +55,7 @@ impl Field {
         if let Some(odd) = learned.iter().find(|e| !budgets.contains(&e.nfe)) {
             let list = budgets.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
             return Err(Error::conflict(
-                format!("'{}' makes {} calls, which `nfe = {list}` does not ask for", odd.row, odd.nfe),
+                format!("'{}' makes {}, which `nfe = {list}` does not ask for", odd.row, counted(odd.nfe, "call")),
                 format!("add {} to `nfe`, or leave the file out", odd.nfe),
             ));
         }
@@ -83,7 +85,7 @@ impl Field {
             |(i, entry): (usize, &Entry)| entries[..i].iter().any(|e| (&e.row, e.nfe) == (&entry.row, entry.nfe));
         if let Some((_, entry)) = entries.iter().enumerate().find(|(i, entry)| twice((*i, entry))) {
             return Err(Error::conflict(
-                format!("'{}' takes part twice at {} calls", entry.row, entry.nfe),
+                format!("'{}' takes part twice at {}", entry.row, entry.column),
                 "name each solver once, and give files of different solvers different names",
             ));
         }
@@ -92,24 +94,36 @@ impl Field {
         Ok(entries)
     }
 
+    /// The row of a solver that is called so in the list.
+    pub fn row_of(&self, text: &str) -> Result<String> {
+        Ok(match text.trim() {
+            BEST => BEST_ROW.into(),
+            text => {
+                let term = Term::parse("solvers", text)?;
+                let solver = if self.search { term.solver.clone() } else { term.solver.with_order() };
+                Term { solver, ..term }.title()
+            }
+        })
+    }
+
     /// The handcrafted rows.
     fn handcrafted(&self) -> Result<Vec<(String, Candidate)>> {
         if self.solvers.is_empty() {
             let families = FAMILIES.iter().filter(|_| self.search);
             return families.map(|(row, method)| Ok((row.to_string(), self.candidate(method)?))).collect();
         }
-        let named = |text: &String| match text.trim() {
-            BEST => Ok((BEST_ROW.to_string(), self.best()?)),
-            text => Ok((text.to_string(), self.candidate(text)?)),
+        let named = |text: &String| {
+            let who = if text.trim() == BEST { self.best() } else { self.candidate(text) };
+            Ok((self.row_of(text)?, who?))
         };
         self.solvers.iter().map(named).collect()
     }
 
-    fn candidate(&self, term: &str) -> Result<Candidate> {
-        let term = Term::parse(term)?;
+    fn candidate(&self, text: &str) -> Result<Candidate> {
+        let term = Term::parse("solvers", text)?;
         Ok(match self.search {
-            true => term.open(&self.schedule, self.afs),
-            false => term.candidate(&self.schedule, self.afs.unwrap_or(false)),
+            true => Candidate::best_of(&term, &self.schedule, self.afs),
+            false => Candidate::written(&term, &self.schedule, self.afs.unwrap_or(false)),
         })
     }
 
@@ -166,7 +180,7 @@ pub fn page(view: &View<'_>, repeat: Repeat) -> Result<Page> {
     let learned = |row: &&str| view.is_learned(row);
     let rows = view.rows();
     let after = rows.iter().copied().find(learned).or(rows.get(1).copied());
-    let before = rows.iter().copied().find(|r| r.starts_with("ipndm")).or(rows.iter().copied().find(|r| !learned(r)));
+    let before = rows.iter().copied().find(|r| r.starts_with("iPNDM")).or(rows.iter().copied().find(|r| !learned(r)));
     let pair = before.zip(after).filter(|(a, b)| a != b).map(|(a, b)| (a.to_string(), b.to_string()));
     let style = Style { pair, ..repeat.style("network calls", false) };
     let mut page = Page::new(format!("{}: solvers compared", view.experiment.subjects[0].name))

@@ -18,3 +18,4 @@ mod prompted;
 mod resume;
 mod streams;
 mod training;
+mod words;

@@ -6,7 +6,7 @@ use super::images::ImageDecoder;
 use super::precond::{Precond, Scaling};
 use super::schedule;
 use crate::arithmetic::Arithmetic;
-use crate::autoencoder::{Autoencoder, Halves};
+use crate::autoencoder::Autoencoder;
 use crate::clip::{Padding, TextTower, Tokenizer};
 use crate::memory::unet_numbers;
 use crate::preconditioned::Target;
@@ -94,14 +94,7 @@ impl LatentModel {
         let (unet, unet_hash) = bundle.unet(settings.arithmetic())?;
         let mut hash = Fingerprint::default();
         hash.add(unet_hash.as_bytes());
-        let autoencoder = match &bundle.vae {
-            Some(_) => {
-                let (autoencoder, vae_hash) = bundle.autoencoder(settings.conv, Halves::Decoder)?;
-                hash.add(vae_hash.as_bytes());
-                Some(autoencoder)
-            }
-            None => None,
-        };
+        let autoencoder = bundle.decoder(settings.conv, &mut hash)?;
         let tokenizer = bundle.tokenizer(settings.tokenizer.as_deref())?;
         let texts = match (tokenizer, bundle.has_text() && unet.config().context.is_some()) {
             (Some(tokenizer), true) => {

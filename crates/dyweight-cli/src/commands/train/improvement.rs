@@ -1,7 +1,9 @@
 //! What training was worth: the distance to the teacher against that of the best handcrafted solver at equal calls.
 
+use super::show::Phases;
 use crate::ui;
 use dyweight::Result;
+use dyweight::error::counted;
 use dyweight::train::handcrafted::Rival;
 use dyweight::train::{Dataset, TrainOutcome, Trainer};
 
@@ -16,7 +18,12 @@ pub struct Improvement {
 }
 
 /// None for a plain run, which has no validation pairs, and where no handcrafted solver makes as many calls.
-pub fn gain(trainer: &Trainer, dataset: &Dataset, trained: &TrainOutcome) -> Result<Option<Improvement>> {
+pub fn gain(
+    trainer: &Trainer,
+    dataset: &Dataset,
+    trained: &TrainOutcome,
+    phases: Phases,
+) -> Result<Option<Improvement>> {
     if trained.run.guard.is_none() {
         return Ok(None);
     }
@@ -24,7 +31,10 @@ pub fn gain(trainer: &Trainer, dataset: &Dataset, trained: &TrainOutcome) -> Res
     let distance = trainer.distance_of(dataset, trained)?;
     let mut progress = None;
     let rival = trainer.best_handcrafted(dataset, nfe, &mut |all| match &mut progress {
-        None => progress = Some(ui::Progress::new("comparing with handcrafted solvers", all)),
+        None => {
+            let title = phases.title(Phases::COMPARISON, "comparing with handcrafted solvers");
+            progress = Some(ui::Progress::new(&title, all));
+        }
         Some(progress) => progress.add(1, ""),
     })?;
     if let Some(progress) = progress {
@@ -49,8 +59,9 @@ impl Improvement {
             p => format!("{p:.0} % closer to the teacher than"),
         };
         format!(
-            "{nfe} calls: {how} {name}, the best of {tried} handcrafted settings \
-             ({distance:.4} against {other:.4} on the validation pairs)"
+            "{}: {how} {name}, the best of {tried} handcrafted settings \
+             ({distance:.4} against {other:.4} on the validation pairs)",
+            counted(*nfe, "call")
         )
     }
 }
