@@ -62,12 +62,14 @@ pub enum Error {
         right: f64,
     },
     /// No grid gives the wanted number of network calls.
-    #[error("no grid lets {solver} make exactly {nfe} network calls")]
+    #[error("no grid lets {solver} make exactly {}{}", counted(*nfe, "network call"), if *each > 1 { UNDER_GUIDANCE } else { "" })]
     NoSuchBudget {
         /// The solver with its options.
         solver: String,
         /// The budget asked for.
         nfe: usize,
+        /// Network calls of an evaluation: 2 with guidance.
+        each: usize,
         /// Budgets near it that can be met.
         near: Vec<usize>,
     },
@@ -290,6 +292,14 @@ impl Error {
             | Error::Cancelled => None,
         }
     }
+}
+
+/// What doubles the calls of a solver.
+const UNDER_GUIDANCE: &str = ": with guidance every evaluation is two";
+
+/// A number of things: "1 call", "3 calls".
+pub fn counted(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 fn in_step(step: Option<usize>) -> String {

@@ -188,8 +188,10 @@ impl Request {
         });
         let config = self.out.as_deref().map(|out| (beside(out, "config.json"), format!("{text:#}\n")));
         let Self { out, trace, overwrite, .. } = self;
-        let run =
-            TrainRun::new(trainer, Outputs { out: out.clone(), config, trace: trace.clone(), overwrite: *overwrite, judged: true })?;
+        let run = TrainRun::new(
+            trainer,
+            Outputs { out: out.clone(), config, trace: trace.clone(), overwrite: *overwrite, judged: true },
+        )?;
         if run.trainer.config().comm.is_root() {
             run.keep_finished()?;
         }

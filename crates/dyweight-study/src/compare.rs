@@ -1,13 +1,13 @@
 //! A comparison of whatever is named: handcrafted solvers, solver files, presets.
 
-use super::benchmark::{Candidate, Entry, Measure, Repeat, Style, Subject, Term, View};
+use super::benchmark::{Candidate, Entry, Measure, Repeat, Style, Subject, View};
 use super::paper::FAMILIES;
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::{Error, Result, counted};
 use dyweight_core::option;
 use dyweight_metrics::Estimate;
 use dyweight_report::html::Page;
-use dyweight_solvers::spec::ScheduleSpec;
 use dyweight_solvers::spec::handcrafted::Fixed;
+use dyweight_solvers::spec::{ScheduleSpec, Term};
 use dyweight_train::TrainSpec;
 use std::path::Path;
 
@@ -43,6 +43,8 @@ impl Field {
             for who in Candidate::open(source, &self.budgets, Some(subject.calls()?), guidance)? {
                 let Candidate::Given { file } = &who else { continue };
                 let nfe = if self.once { file.sequential_calls.unwrap_or(file.nfe) } else { file.nfe };
+                // Guidance doubles the calls of what was learned without it.
+                let nfe = nfe / file.calls() * subject.calls()?;
                 let (row, seed) = row_of(source);
                 learned.push(Entry { once: self.once, ..Entry::new(row, nfe, who) });
                 seeds.push(seed);
@@ -61,7 +63,7 @@ impl Field {
         if let Some(odd) = learned.iter().find(|e| !budgets.contains(&e.nfe)) {
             let list = budgets.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
             return Err(Error::conflict(
-                format!("'{}' makes {} calls, which `nfe = {list}` does not ask for", odd.row, odd.nfe),
+                format!("'{}' makes {}, which `nfe = {list}` does not ask for", odd.row, counted(odd.nfe, "call")),
                 format!("add {} to `nfe`, or leave the file out", odd.nfe),
             ));
         }
@@ -93,7 +95,7 @@ impl Field {
         let all: Vec<_> = entries.iter().zip(&seeds).map(|(entry, seed)| (&entry.row, entry.nfe, seed)).collect();
         if let Some((_, (row, nfe, _))) = all.iter().enumerate().find(|(i, one)| all[..*i].contains(one)) {
             return Err(Error::conflict(
-                format!("'{row}' takes part twice at {nfe} calls"),
+                format!("'{row}' takes part twice at {}", counted(*nfe, "call")),
                 "name each solver once, and give files of different solvers different names",
             ));
         }
@@ -106,7 +108,7 @@ impl Field {
     fn refuse_idle(&self) -> Result<()> {
         let handcrafted = self.search || !self.solvers.is_empty();
         let named = self.solvers.iter().filter(|text| text.trim() != BEST);
-        let terms = named.map(|text| Term::parse(text)).collect::<Result<Vec<_>>>()?;
+        let terms = named.map(|text| Term::parse("solvers", text)).collect::<Result<Vec<_>>>()?;
         // A row that leaves everything open, or a solver that is trained here, takes what is said.
         let open = self.train.is_some() || handcrafted && terms.len() < self.solvers.len().max(1);
         let some = |says: fn(&Term) -> bool| open || terms.iter().any(|term| !says(term));
@@ -126,24 +128,36 @@ impl Field {
         option::refuse(&given, |option| Error::no_effect(option, why))
     }
 
+    /// The row of a solver that is called so in the list.
+    pub fn row_of(&self, text: &str) -> Result<String> {
+        Ok(match text.trim() {
+            BEST => BEST_ROW.into(),
+            text => {
+                let term = Term::parse("solvers", text)?;
+                let solver = if self.search { term.solver.clone() } else { term.solver.with_order() };
+                Term { solver, ..term }.title()
+            }
+        })
+    }
+
     /// The handcrafted rows.
     fn handcrafted(&self) -> Result<Vec<(String, Candidate)>> {
         if self.solvers.is_empty() {
             let families = FAMILIES.iter().filter(|_| self.search);
             return families.map(|(row, method)| Ok((row.to_string(), self.candidate(method)?))).collect();
         }
-        let named = |text: &String| match text.trim() {
-            BEST => Ok((BEST_ROW.to_string(), self.best()?)),
-            text => Ok((text.to_string(), self.candidate(text)?)),
+        let named = |text: &String| {
+            let who = if text.trim() == BEST { self.best() } else { self.candidate(text) };
+            Ok((self.row_of(text)?, who?))
         };
         self.solvers.iter().map(named).collect()
     }
 
-    fn candidate(&self, term: &str) -> Result<Candidate> {
-        let term = Term::parse(term)?;
+    fn candidate(&self, text: &str) -> Result<Candidate> {
+        let term = Term::parse("solvers", text)?;
         Ok(match self.search {
-            true => term.open(&self.schedule, self.afs),
-            false => term.candidate(&self.schedule, self.afs.unwrap_or(false)),
+            true => Candidate::best_of(&term, &self.schedule, self.afs),
+            false => Candidate::written(&term, &self.schedule, self.afs.unwrap_or(false)),
         })
     }
 
@@ -206,7 +220,7 @@ pub fn page(view: &View<'_>, repeat: Repeat) -> Result<Page> {
     let learned = |row: &&str| view.is_learned(row);
     let rows = view.rows();
     let after = rows.iter().copied().find(learned).or(rows.get(1).copied());
-    let before = rows.iter().copied().find(|r| r.starts_with("ipndm")).or(rows.iter().copied().find(|r| !learned(r)));
+    let before = rows.iter().copied().find(|r| r.starts_with("iPNDM")).or(rows.iter().copied().find(|r| !learned(r)));
     let pair = before.zip(after).filter(|(a, b)| a != b).map(|(a, b)| (a.to_string(), b.to_string()));
     let style = Style { pair, ..repeat.style("network calls", false) };
     let mut page = Page::new(format!("{}: solvers compared", view.experiment.subjects[0].name))

@@ -122,10 +122,11 @@ pub fn opened(spec: &ModelSpec) -> Result<LoadedModel> {
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Solver")]
 pub struct SolverArgs {
-    /// Name (see 'dyweight list solvers') [dyweight with --weights, else ipndm]
+    /// Name (see 'dyweight list solvers'), or as compare has it, unipc:3@karras:5+afs [dyweight with --weights, else
+    /// ipndm]
     #[arg(long, value_name = "NAME")]
     pub solver: Option<String>,
-    /// Order [the method's highest]
+    /// Order [ipndm 4, deis 3, dpmpp and unipc 2]
     #[arg(long, alias = "max_order")]
     pub order: Option<usize>,
     /// What dpmpp and unipc extrapolate: x0 or eps [x0]

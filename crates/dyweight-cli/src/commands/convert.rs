@@ -1,12 +1,12 @@
 //! `dyweight convert`.
 
 use super::inspect::{Content, is_inception, refuse_guidance};
-use crate::files::{keep_finished, place, solver_file};
+use crate::files::{keep_finished, solver_file};
 use crate::ui;
 use clap::Args;
-use dyweight::error::shown;
+use dyweight::error::{counted, shown};
 use dyweight::files::Malformed;
-use dyweight::files::{Format, SharedBytes, atomic, read_data, sniff};
+use dyweight::files::{Format, OutputGuard, SharedBytes, atomic, read_data, sniff};
 use dyweight::learned::released;
 use dyweight::models::edm::{Blueprint, Config, EdmFile};
 use dyweight::models::inception::InceptionFile;
@@ -42,8 +42,8 @@ pub struct ConvertArgs {
 /// Runs the command.
 pub fn run(args: &ConvertArgs) -> Result<()> {
     let config = args.config.iter().map(|path| ("--model-config", path.as_path()));
-    let inputs: Vec<_> = args.input.iter().map(|input| ("the input", input.as_path())).chain(config).collect();
-    place(&[("the output", &args.output)], &inputs)?;
+    let inputs = args.input.iter().map(|input| ("the input", input.as_path())).chain(config);
+    OutputGuard::new(inputs).solver("the output", &args.output).check()?;
     refuse_arrays(&args.output)?;
     keep_finished(&args.output, args.overwrite, "output")?;
     let [input] = &args.input[..] else { return join(args) };
@@ -112,7 +112,12 @@ fn write_solver(args: &ConvertArgs, name: &str, file: &SolverFile) -> Result<()>
     file.warnings().iter().for_each(|w| ui::warn(w));
     atomic::write(&args.output, &file.to_bytes())?;
     let (method, said) = (file.body.method(), file.body.learned().summary());
-    ui::say(&format!("{}: {method}, {} steps, {} calls, {said}", shown(&args.output), file.steps, file.nfe));
+    ui::say(&format!(
+        "{}: {method}, {}, {}, {said}",
+        shown(&args.output),
+        counted(file.steps, "step"),
+        counted(file.nfe, "call")
+    ));
     Ok(())
 }
 

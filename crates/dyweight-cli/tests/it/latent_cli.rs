@@ -264,10 +264,10 @@ fn options_without_effect_are_refused() {
         &["--text-tokens has no effect: 'model' is no FLUX model", "leave --text-tokens out"],
     );
     let shaped = sample.replace("--height 16", "--height 32");
-    place.refuses(&format!("{shaped} --shape 4,8,8"), &["height = 32", "the latents given are 8x8"]);
+    place.refuses(&format!("{shaped} --shape 4,8,8"), &["--height 32", "the latents given are 8x8"]);
     place.tensors("latents", &[("latents", &[1, 4, 8, 8], &[0.1; 256])]);
     let given = shaped.replace("--seeds 0", "--latents latents");
-    place.refuses(&given, &["height = 32", "the latents given are 8x8"]);
+    place.refuses(&given, &["--height 32", "the latents given are 8x8"]);
     for model in ["fashion", "mixture", "random:edm-cifar10"] {
         for option in ["height 64", "width 64", "text-tokens 5", "tokenizer model/tokenizer"] {
             let name = option.split(' ').next().unwrap();

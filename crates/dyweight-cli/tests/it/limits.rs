@@ -49,7 +49,7 @@ fn numbers_beyond_memory_are_named() {
         ("sample --model mixture --nfe 99999 --seeds 0-999999 --outdir d".into(), "numbers|hint: use fewer samples"),
         (
             format!("compare --model mixture --solvers euler --nfe 3 --seeds 0-9 --teacher-nfe {most} --guidance 2"),
-            "hint:",
+            "--guidance 2|needs a class or a prompt",
         ),
         ("compare --model fashion --solvers euler --nfe 3 --seeds 0-9999999 --batch 9999999".into(), "--batch 9999999"),
         ("study main --quick --batch 0".into(), "--batch 0"),

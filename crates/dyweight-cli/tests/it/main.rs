@@ -19,3 +19,4 @@ mod prompted;
 mod resume;
 mod streams;
 mod training;
+mod words;

@@ -2,7 +2,7 @@
 
 use super::candidate::Candidate;
 use super::search::Chosen;
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::{Error, Result, counted};
 use dyweight_core::noise::Rng;
 use dyweight_files::Fingerprint;
 use dyweight_metrics::{FeatureReference, second_network};
@@ -107,7 +107,7 @@ impl Entry {
     pub fn new(row: impl Into<String>, nfe: usize, who: Candidate) -> Self {
         Self {
             row: row.into(),
-            column: format!("{nfe} calls"),
+            column: counted(nfe, "call"),
             x: nfe as f64,
             nfe,
             who,
@@ -171,7 +171,7 @@ impl Judging {
     /// The teacher on a subject.
     pub fn teacher(&self, subject: &Subject) -> Result<Teacher> {
         let on = subject.on()?;
-        let solver = self.teacher.build(on.model.is_bounded())?;
+        let solver = self.teacher.at_highest_order().build(on.model.is_bounded())?;
         let rule = GridRule::new(&self.schedule, on.model, on.calls)?;
         // A grid that ends at 0 has nothing left to denoise.
         let denoise_to_zero = rule.schedule.grid(2, rule.range).map_or(rule.range.0, |grid| grid.last()) > 0.0;
@@ -181,7 +181,7 @@ impl Judging {
             None => setting.grid_of_at_least(USUAL_TEACHER),
         };
         let grid = grid.map_err(|error| match error {
-            Error::NoSuchBudget { solver, nfe, near } => {
+            Error::NoSuchBudget { solver, nfe, near, .. } => {
                 let near = near.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
                 Error::bad_value("teacher-nfe", nfe, format!("{solver} can make {near} calls"))
             }
@@ -201,9 +201,7 @@ impl Judging {
 
     /// What tells one way of judging from another.
     fn identity(&self) -> Value {
-        let of = |(map, statistics): &FeatureReference| {
-            json!({ "features": map.name(), "network": map.sha256(), "statistics": statistics.statistics().fingerprint() })
-        };
+        let of = |(map, statistics): &FeatureReference| json!({ "features": map.name(), "network": map.sha256(), "statistics": statistics.statistics().fingerprint() });
         let reference = self.reference.as_ref().map(of);
         let mut identity = json!({
             "seeds": self.seeds.to_string(), "rng": self.rng, "teacher": tidy(&self.teacher),

@@ -51,7 +51,7 @@ fn described(given: &TrainSpec, model: &dyn Model, plan: &TrainPlan) -> Result<T
         (described.order, described.predict) = (described.order.or(base.order), base.predict);
         described.lower_order_final = base.lower_order_final.or(described.lower_order_final);
     }
-    let solver = described.build(model.is_bounded())?;
+    let solver = described.at_highest_order().build(model.is_bounded())?;
     // A grid that ends at 0 has nothing left to denoise.
     let (frame, rule) = (&plan.student.frame, &plan.taught_on);
     let last = if spec.teacher_schedule == Some(TeacherGrid::Model) { rule.range.0 } else { frame.grid.last() };

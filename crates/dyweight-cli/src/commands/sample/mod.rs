@@ -8,20 +8,17 @@ mod setup;
 pub use setup::Setup;
 
 use crate::args::{BudgetArgs, Conditions, ModelArgs, Picked, SolverArgs};
-use crate::dry_run::{Forecast, Pace};
+use crate::dry_run::Forecast;
 use crate::files::text;
 use crate::ui;
 use clap::Args;
 use dyweight::comm::Comm;
-use dyweight::error::{number, shown};
+use dyweight::error::{counted, number, shown};
 use dyweight::files::NamedPath;
-use dyweight::models::measured_rate;
 use dyweight::spec::ScheduleSpec;
-use dyweight::train::Work;
 use dyweight::{Result, Tensor};
 use output::Output;
 use serde_json::json;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -170,24 +167,13 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
 /// Says what would be done.
 fn dry_run(args: &SampleArgs, setup: &Setup) -> Result<()> {
     let (model, samples, nfe) = (&setup.model, setup.samples(), setup.sampler.nfe);
-    let condition = |range: Range<usize>| Ok(setup.inputs.condition(vec![0; range.len()]));
-    let work = Work { calls: samples * nfe, gradients: 0 };
-    // A model that says what a call costs is not asked for one: it may take minutes.
-    let known = model.model.cost().map(|cost| (cost, measured_rate(model.precision())));
-    let mut seconds = match &known {
-        Some((cost, rate)) => cost.operations / rate * work.calls as f64,
-        None => Pace::of(model, &condition, setup.batch)?.seconds(work)?,
-    };
-    if let Some(decoder) = model.model.decoder().filter(|_| known.is_none()) {
-        let started = Instant::now();
-        decoder.decode(&setup.inputs.latents([0])?)?;
-        seconds += started.elapsed().as_secs_f64() * samples as f64;
-    }
+    let (work, seconds, known) = setup.forecast(samples)?;
     let mut writes: Vec<String> = Output::place(args, setup)?.iter().map(|dir| shown(dir)).collect();
     writes.extend([&args.trajectory, &args.latent_out].into_iter().flatten().map(|file| shown(file)));
     let (solver, steps) = (setup.sampler.solver.label(), setup.sampler.steps());
     let described = model.described();
-    let what = format!("make {samples} samples of {described} with {solver}: {nfe} calls each, {steps} steps");
+    let (calls, steps) = (ui::calls(nfe, setup.calls), counted(steps, "step"));
+    let what = format!("make {} of {described} with {solver}: {calls} each, {steps}", counted(samples, "sample"));
     let held = Output::held(args, setup)?;
     Forecast { what, work, seconds, held, writes, batch: setup.batch.min(samples), known }.print(args.json);
     Ok(())
@@ -213,7 +199,10 @@ fn report(args: &SampleArgs, setup: &Setup, done: &Done) {
     }
     let (rate, time) = (done.made as f64 / done.seconds.max(1e-9), ui::duration(done.seconds));
     ui::say(&format!(
-        "{samples} samples of {model} with {solver}: {nfe} network calls each, {steps} steps, {time} ({rate:.0}/s)"
+        "{} of {model} with {solver}: {} each, {}, {time} ({rate:.0}/s)",
+        counted(samples, "sample"),
+        ui::calls(nfe, setup.calls),
+        counted(steps, "step")
     ));
     done.files.iter().for_each(|f| ui::print_path(f));
 }

@@ -1,12 +1,11 @@
 //! What is kept of a run, and where it goes: image files, tensors, pictures.
 
 use super::{SampleArgs, Setup, draw};
-use crate::files::spare_solvers;
 use crate::ui;
 use dyweight::denoiser::Decoder;
 use dyweight::error::shown;
 use dyweight::files::image::{Image, contact_sheet, is_image};
-use dyweight::files::{Lock, NamedPath, StoredTensor, TensorFile, atomic, keep_apart, keep_folders, read_file};
+use dyweight::files::{Lock, OutputGuard, StoredTensor, TensorFile, atomic, read_file};
 use dyweight::models::Precision;
 use dyweight::report::labelled_sheet;
 use dyweight::sample::Show;
@@ -67,27 +66,19 @@ fn free(dir: PathBuf, settings: &str) -> Result<Option<PathBuf>> {
 /// Refuses outputs that cannot be written, or that would take the place of an input or of each other: before a model is
 /// loaded.
 pub fn prepare(args: &SampleArgs) -> Result<()> {
-    keep_outputs_apart(args, args.outdir.as_deref())?;
-    let given = [("--trajectory", &args.trajectory), ("--latent-out", &args.latent_out)];
-    let given: Vec<_> = given.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?))).collect();
     if let Some(dir) = args.outdir.as_ref().filter(|dir| dir.exists() && !dir.is_dir()) {
         return Err(Error::io("create", dir, std::io::ErrorKind::AlreadyExists.into()));
     }
-    spare_solvers(&given)?;
-    keep_folders(&given, &inputs(args))?;
-    given.iter().try_for_each(|(_, path)| atomic::try_place(path))
+    check_outputs(args, args.outdir.as_deref())
 }
 
-fn keep_outputs_apart(args: &SampleArgs, dir: Option<&Path>) -> Result<()> {
+fn check_outputs(args: &SampleArgs, dir: Option<&Path>) -> Result<()> {
     let written: Vec<PathBuf> = dir.iter().flat_map(|dir| WRITTEN.map(|name| dir.join(name))).collect();
+    let guard = OutputGuard::new(args.model.files().into_iter().chain(args.draw.files()));
+    let guard = written.iter().fold(guard, |guard, path| guard.beside("--out", path));
     let given = [("--trajectory", &args.trajectory), ("--latent-out", &args.latent_out)];
     let given = given.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
-    let outputs: Vec<_> = written.iter().map(|path| ("--out", path.as_path())).chain(given).collect();
-    keep_apart(&outputs, &inputs(args))
-}
-
-fn inputs(args: &SampleArgs) -> Vec<NamedPath<'_>> {
-    [args.model.files(), args.draw.files()].concat()
+    given.fold(guard, |guard, (flag, path)| guard.file(flag, path)).check()
 }
 
 /// Numbers that are kept until they are written.
@@ -155,7 +146,7 @@ impl<'o> Output<'o> {
     pub fn held(args: &SampleArgs, setup: &Setup) -> Result<u64> {
         let settings = settings(args, setup);
         let folder = directory(args, &settings)?;
-        keep_outputs_apart(args, folder.as_deref())?;
+        check_outputs(args, folder.as_deref())?;
         if let Some(dir) = folder.as_deref().filter(|dir| dir.is_dir()) {
             claimed(dir, args, &settings)?;
         }
@@ -171,7 +162,7 @@ impl<'o> Output<'o> {
         let shape = model.model.shape();
         let settings = settings(args, setup);
         let outdir = directory(args, &settings)?;
-        keep_outputs_apart(args, outdir.as_deref())?;
+        check_outputs(args, outdir.as_deref())?;
         let kept = Kept::of(args, setup, outdir.is_some())?;
         let mut lock = None;
         if let Some(dir) = &outdir {

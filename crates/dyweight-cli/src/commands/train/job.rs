@@ -1,20 +1,20 @@
 //! One budget of `train`: its files and its run.
 
 use super::options::{LARGEST_CONFIG, TrainArgs, keys};
-use super::show::TrainShow;
+use super::show::{Phases, TrainShow};
 use crate::benchmark::command_line;
 use crate::dry_run::{Forecast, Pace};
 use crate::files::quoted;
 use crate::ui;
 use dyweight::comm::Comm;
 use dyweight::error::shown;
-use dyweight::files::{NamedPath, is_same_file, keep_apart, read_file};
+use dyweight::files::{OutputGuard, is_same_file, read_file};
 use dyweight::models::LoadedModel;
 use dyweight::sample::Prompts;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
-use dyweight::tape::Memory;
 use dyweight::study::training_loss;
+use dyweight::tape::Memory;
 use dyweight::train::{Dataset, Files, Outputs, TrainConfig, TrainRun, Trainer, beside};
 use dyweight::{Error, Result};
 use std::ops::Range;
@@ -77,12 +77,12 @@ impl<'j> Job<'j> {
             inputs.retain(|(flag, _)| *flag != "--config");
         }
         let files = NEIGHBOURS.map(|ending| beside(&self.out, ending));
-        let mut outputs: Vec<NamedPath<'_>> =
-            files.iter().map(|file| ("a file beside --out,", file.as_path())).collect();
-        outputs.push(("--out", &self.out));
-        outputs.extend(args.trace.as_deref().map(|trace| ("--trace", trace)));
-        outputs.extend(args.job.cache.as_deref().map(|cache| ("--cache", cache)));
-        keep_apart(&outputs, &inputs)
+        let guard = OutputGuard::new(inputs);
+        let guard = files.iter().fold(guard, |guard, file| guard.beside("a file beside --out,", file));
+        let given =
+            [("--out", Some(&self.out)), ("--trace", args.trace.as_ref()), ("--cache", args.job.cache.as_ref())];
+        let given = given.into_iter().filter_map(|(flag, path)| Some((flag, path?)));
+        given.fold(guard, |guard, (flag, path)| guard.beside(flag, path)).check()
     }
 
     /// True if the configuration that was given is what such a run wrote down: then it may be written down anew.
@@ -113,7 +113,9 @@ impl<'j> Job<'j> {
     /// Trains on these pairs, and says what came of it.
     pub fn learn(&self, args: &TrainArgs, dataset: &Dataset) -> Result<()> {
         let (is_root, started) = (self.run.trainer.config().comm.is_root(), Instant::now());
-        let mut show = TrainShow::new(self.goes_on(args), self.calls());
+        let planned = &self.run.trainer;
+        let phases = Phases { searches: planned.is_open(), compares: planned.plan.recipe.validate_every.is_some() };
+        let mut show = TrainShow::new(self.goes_on(args), self.calls(), phases);
         let outcome = self.run.run(dataset, &mut show);
         let has_begun = show.finish();
         if let Err(Error::Cancelled) = outcome {
@@ -155,6 +157,12 @@ impl<'j> Job<'j> {
         self.run.trainer.plan.student.frame.nfe
     }
 
+    /// Network calls of an evaluation.
+    fn model_calls(&self) -> Result<usize> {
+        let condition = self.run.trainer.plan.inputs.condition(0..1);
+        Ok(self.model.model.denoiser(&condition)?.info().calls)
+    }
+
     /// Says what would be done.
     pub fn dry_run(&self, args: &TrainArgs) -> Result<()> {
         let (plan, mut work) = (&self.run.trainer.plan, self.run.trainer.work()?);
@@ -171,8 +179,8 @@ impl<'j> Job<'j> {
         }
         let seconds = pace.seconds(work)?;
         let what = format!(
-            "train a solver of {} calls for {}: {} iterations of {} pairs, {} validation pairs",
-            self.calls(),
+            "train a solver of {} for {}: {} iterations of {} pairs, {} validation pairs",
+            ui::calls(self.calls(), self.model_calls()?),
             self.model.described(),
             recipe.iterations(),
             recipe.pairs,

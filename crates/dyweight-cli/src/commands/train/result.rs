@@ -5,7 +5,7 @@ use super::options::TrainArgs;
 use crate::files::text;
 use crate::ui;
 use dyweight::Result;
-use dyweight::error::shown;
+use dyweight::error::{counted, shown};
 use dyweight::features::{Share, Variety};
 use dyweight::report::{LossCurve, coefficients};
 use dyweight::train::{TrainOutcome, beside};
@@ -60,7 +60,7 @@ impl Job<'_> {
             validation: history.validations.iter().copied().map(point).collect(),
             baseline: baseline.map(|b| ("iPNDM".into(), b)),
         };
-        let title = format!("{}: {} calls", self.model.name, self.calls());
+        let title = format!("{}: {}", self.model.name, counted(self.calls(), "call"));
         curve.figure(&title).draw()?.write(&beside(&self.out, "loss"))?;
         match file.body.weights() {
             Some(w) => coefficients(&title, &w.weights, &w.time_scale).draw()?.write(&beside(&self.out, "weights")),
@@ -91,7 +91,12 @@ impl Job<'_> {
             return;
         }
         let iterations = run.iteration;
-        let mut said = format!("{} calls: {iterations} iterations in {}", self.calls(), ui::duration(seconds));
+        let mut said = format!(
+            "{}: {} in {}",
+            counted(self.calls(), "call"),
+            counted(iterations, "iteration"),
+            ui::duration(seconds)
+        );
         if let (Some(guard), Some(baseline)) = (guard, baseline) {
             let ratio = baseline / guard.best_loss;
             said += &format!("; validation loss {:.3e}, iPNDM {baseline:.3e} ({ratio:.1}x)", guard.best_loss);
@@ -113,7 +118,10 @@ impl Job<'_> {
         ends.extend(trained.file.body.weights().map(|_| "weights.svg"));
         let beside: Vec<String> = ends.iter().map(|end| shown(&beside(&self.out, end))).collect();
         ui::say(&format!("wrote {out}; beside it {}", beside.join(", ")));
-        ui::say(&format!("next: {}", args.next_command(&self.model.name, &self.out)));
-        ui::print_path(&self.out);
+        // A part of one file is not what is used next.
+        if args.job.one_file != Some(true) {
+            ui::say(&format!("next: {}", args.next_command(&self.model.name, &self.out)));
+            ui::print_path(&self.out);
+        }
     }
 }
