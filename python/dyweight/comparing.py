@@ -33,9 +33,11 @@ class Comparison:
         self.page = Path(found["report"])
         #: In a sentence: how much closer the best learned solver is than the best with fixed coefficients.
         self.headline: str | None = found["headline"]
+        self._names: dict[str, str] = found["names"]
 
     def score(self, solver: str, nfe: int) -> dict[str, Any]:
-        """One cell."""
+        """One cell, by the name of its row or by what was asked for."""
+        solver = self._names.get(solver, solver)
         for score in self.scores:
             if (score["solver"], score["nfe"]) == (solver, nfe):
                 return score
@@ -105,7 +107,7 @@ def compare(
     >>> model = dyweight.Model(denoiser, (1,), "denoised", (0.01, 20), dtype=torch.float64)
     >>> found = dyweight.compare(model, ["ddim", "ipndm:3"], nfe=[4, 6], out=tempfile.mkdtemp(), progress=False)
     >>> found.solvers, found.budgets, found.page.name
-    (['ddim', 'ipndm:3'], [4, 6], 'report.html')
+    (['Euler (DDIM)', 'iPNDM-3'], [4, 6], 'report.html')
     >>> found.score("ipndm:3", 6)["rmse"] < found.score("ddim", 6)["rmse"]
     True
 
