@@ -97,6 +97,9 @@ def watched(scheduler: Any, log: Log, pass_over: bool = False) -> Any:
     Watched.set_timesteps, Watched.step = set_timesteps, step
     if pass_over:
         set_timesteps.__signature__ = _with_grids(takes)  # type: ignore[attr-defined]
+    if not hasattr(kind, "scale_model_input"):
+        # Pipelines that compare classes take this one for one that scales.
+        Watched.scale_model_input = lambda self, sample, *_, **__: sample
     for name in ("__name__", "__qualname__", "__module__"):
         setattr(Watched, name, getattr(kind, name))
     _watch_noise(Watched, kind, log)

@@ -85,7 +85,7 @@ def test_flow_shift_is_read(shift):
     pipe.scheduler = diffusers.UniPCMultistepScheduler.from_config(pipe.scheduler.config, flow_shift=shift)
     expected = own_grid(pipe, call, 20)
     setting, _ = looked_at(pipe, call)
-    assert setting.long_levels == pytest.approx(expected, rel=1e-3)
+    assert setting.long_levels == pytest.approx(expected, abs=1e-3)  # UniPC tells its network whole numbers of 1000
 
 
 class ShiftedByItsSteps(diffusers.FluxPipeline):
@@ -110,12 +110,29 @@ def test_a_shift_that_depends_on_the_number_of_steps_is_that_of_the_run():
 
 
 def test_a_step_without_the_scaling_it_needs_is_refused_by_name():
-    """DDIM's pipeline never calls scale_model_input, which an EDM network cannot be used without."""
-    pipe, call = made.pixels()
-    pipe.scheduler = own = diffusers.EDMEulerScheduler()
+    """DDPM's pipeline never calls scale_model_input, which an EDM network cannot be used without."""
+    whole, call = made.pixels()
+    pipe = tiny.quiet(diffusers.DDPMPipeline(whole.unet, diffusers.EDMEulerScheduler()))
+    own = pipe.scheduler
     with pytest.raises(ValueError, match="scale_model_input"):
         few_steps(pipe, 3, conditions=[call], **TINY)
     assert pipe.scheduler is own
+
+
+def test_a_pipeline_that_does_not_run_with_its_scheduler_is_refused_in_a_sentence():
+    pipe, call = made.pixels()
+    pipe.scheduler = diffusers.EDMEulerScheduler()
+    with pytest.raises(NotImplementedError, match="DDIMPipeline does not run with EDMEulerScheduler .* 'eta'"):
+        few_steps(pipe, 3, conditions=[call], **TINY)
+
+
+@pytest.mark.parametrize("steps", [4, 6])
+def test_a_number_that_cannot_be_made_is_refused_with_those_that_can(steps):
+    """Heun's steps make two evaluations but for the last."""
+    pipe = tiny.stable_diffusion(made.folder())
+    pipe.scheduler = diffusers.HeunDiscreteScheduler.from_config(pipe.scheduler.config)
+    with pytest.raises(ValueError, match=f"cannot make {steps} evaluations .*{steps - 1} at .*{steps + 1} at"):
+        few_steps(pipe, steps, ["a"], **TINY)
 
 
 def test_a_pipeline_that_never_scales_its_noise_ends_at_the_right_size():
