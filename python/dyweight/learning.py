@@ -226,6 +226,8 @@ def check(setting: Setting, pair: Pair) -> float:
     begin = theirs.begin or 0
     levels = [process.level(t) for t in theirs.timesteps[begin:]]
     end = _end(next(iter(theirs.runs.values()))["scheduler"])
+    # Some schedulers end where their last call is, and make of it a step of no length.
+    end = min(end, levels[-1] * (1.0 - 1e-6))
     if len(falling([*levels, end])) != steps + 1:
         raise UnknownProcess(
             f"{type(box.own).__name__} in {box.kind}: the levels of its timesteps do not fall: {[f'{v:.3g}' for v in levels]}"

@@ -21,10 +21,11 @@ from test_native_pipeline import TINY
 from dyweight import few_steps
 from dyweight.black_box import BlackBox
 from dyweight.diffusers import DyWeightScheduler, UnknownProcess, train_pipeline
-from dyweight.learning import check, setting_of
+from dyweight.learning import check, record_of, setting_of
 from dyweight.process import process_of
 from dyweight.scheduler import SolverFile
 from dyweight.starts import adams
+from dyweight.watching import Log, watched
 
 PAIR = (0, 0)
 
@@ -147,10 +148,12 @@ def test_a_pipeline_that_never_scales_its_noise_ends_at_the_right_size():
 # --- what pipelines do with a scheduler ---
 
 
+def make_flow():
+    return diffusers.FlowMatchEulerDiscreteScheduler()
+
+
 def euler(own, number=3):
     """Ours as Euler on a flow."""
-    from dyweight.learning import record_of
-
     levels = [1.0 - i / number for i in range(number)] + [0.0]
     return DyWeightScheduler._from_solver(SolverFile(record_of(adams("Euler", levels, 1), process_of(own), number)), own, {})
 
@@ -192,6 +195,33 @@ def test_copies_of_a_scheduler_step_for_themselves():
         y = two.step(torch.full((1, 5), 3.0), t, y).prev_sample
     torch.testing.assert_close(x, torch.zeros(1, 2))
     torch.testing.assert_close(y, torch.full((1, 5), -1.0))
+
+
+@pytest.mark.parametrize("make", [diffusers.FlowMatchEulerDiscreteScheduler, lambda: euler(make_flow())])
+def test_a_step_that_is_taken_back_is_one_step(make):
+    """Cosmos asks a step for its data prediction, takes it back, and steps with a mixture of predictions."""
+    log = Log()
+    scheduler = watched(make(), log)
+    scheduler.set_timesteps(3)
+    x = torch.ones(1, 2)
+    for t in scheduler.timesteps:
+        scheduler.step(torch.full((1, 2), 9.0), t, x, return_dict=False)
+        scheduler._step_index -= 1
+        x = scheduler.step(torch.ones(1, 2), t, x, return_dict=False)[0]
+    assert log.evaluations == 3
+    torch.testing.assert_close(x, torch.zeros(1, 2))
+
+
+def test_a_data_prediction_that_is_given_counts():
+    own = diffusers.EDMEulerScheduler(sigma_max=2.0)
+    record = record_of(adams("Euler", [2.0, 1.0, 0.0], 1), process_of(own), 2)
+    ours = DyWeightScheduler._from_solver(SolverFile(record), own, {})
+    ours.set_timesteps(2)
+    x, wanted = torch.full((1, 2), 5.0), torch.full((1, 2), 1.0)
+    for t in ours.timesteps:
+        ours.scale_model_input(x, t)
+        x = ours.step(torch.zeros(1, 2), t, x, pred_original_sample=wanted, return_dict=False)[0]
+    torch.testing.assert_close(x, wanted)
 
 
 def test_guidance_that_nobody_gave_is_the_signatures():
