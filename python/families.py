@@ -192,10 +192,11 @@ def with_exact_network(pipe, call):
 
     box = BlackBox(pipe, [call], {})
     with box.borrowed():
-        agreement = check(setting_of(box, STEPS, 20, (0, 0)), (0, 0))
+        setting = setting_of(box, STEPS, 20, (0, 0))
+        agreement = check(setting, (0, 0))
     found = {"agreement": agreement, "state": "agrees"}
     try:
-        with Exact(pipe, call) as exact:
+        with Exact(pipe, call, setting) as exact:
             is_right, says = exact.verdict()
     except NoExactNetwork as error:
         return {**found, "exact_why": str(error)}

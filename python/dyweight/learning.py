@@ -96,8 +96,13 @@ def number_of_steps(box: BlackBox, make: Callable[[int], Any], evaluations: int,
         if made == evaluations:
             return number, log
         number = max(round(number * evaluations / max(made, 1)), 1)
-        while number in tried and 1 <= number < 100 * evaluations:
-            number += 1 if tried[number] < evaluations else -1
+        towards = 1 if tried.get(number, made) < evaluations else -1
+        if number in tried:
+            number += towards
+        if number in tried and (tried[number] < evaluations) == (towards < 0):
+            break  # too few at one number, too many at the next
+        while number in tried:
+            number += towards
     found = ", ".join(f"{made} at {n}" for n, made in sorted(tried.items()))
     raise ValueError(
         f"{box.kind} cannot make {evaluations} evaluations here (evaluations at num_inference_steps: {found}):"
@@ -130,12 +135,23 @@ def setting_of(box: BlackBox, steps: int, reference_steps: int, pair: Pair) -> S
 def _own_few(box: BlackBox, steps: int, pair: Pair) -> tuple[int, Log]:
     try:
         return number_of_steps(box, lambda _: box.fresh(), steps, pair)
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError) as error:
         # Some pipelines have an output_type, and none that spares decoding.
         if not box._latent:
-            raise
+            raise _explained(box, error) from error
         box.without_latents()
+    try:
         return number_of_steps(box, lambda _: box.fresh(), steps, pair)
+    except (AttributeError, TypeError, KeyError, IndexError, AssertionError) as error:
+        raise _explained(box, error) from error
+
+
+def _explained(box: BlackBox, error: Exception) -> Exception:
+    """What a pipeline has against its own scheduler, or against what it is called with, in a sentence."""
+    if isinstance(error, ValueError):
+        return error
+    said = " ".join(str(error).split())[:300]
+    return NotImplementedError(f"{box.kind} does not run with {type(box.own).__name__} as it is called here: {said}")
 
 
 def falling(levels: Iterable[float]) -> list[float]:
@@ -210,6 +226,8 @@ def check(setting: Setting, pair: Pair) -> float:
     begin = theirs.begin or 0
     levels = [process.level(t) for t in theirs.timesteps[begin:]]
     end = _end(next(iter(theirs.runs.values()))["scheduler"])
+    # Some schedulers end where their last call is, and make of it a step of no length.
+    end = min(end, levels[-1] * (1.0 - 1e-6))
     if len(falling([*levels, end])) != steps + 1:
         raise UnknownProcess(
             f"{type(box.own).__name__} in {box.kind}: the levels of its timesteps do not fall: {[f'{v:.3g}' for v in levels]}"
@@ -266,7 +284,7 @@ def first_order(own: Any) -> Any:
     if name.startswith(("Cosine", "IPNDM")):
         return None
     if name == "EulerDiscreteScheduler":
-        return _made(diffusers.EulerDiscreteScheduler, {**config, **plain})
+        return _made(diffusers.EulerDiscreteScheduler, {**config, **plain, "final_sigmas_type": "zero"})
     if config.get("snr_shift_scale"):
         return _made(diffusers.CogVideoXDDIMScheduler, {**config, "clip_sample": False})
     if not process.flow and "set_alpha_to_one" in config and not config.get("trained_betas"):

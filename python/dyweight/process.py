@@ -293,6 +293,9 @@ def _refuse_unknown(name, config):
     if name not in _TABLE_CLASSES | _FLOW_CLASSES | _EDM_CLASSES | _ANGLE_CLASSES:
         raise UnknownProcess(f"{name} is not served: its process is not known")
     defaults = _defaults(name)
+    spread = [config.get(f"use_{kind}_sigmas") for kind in ("karras", "exponential", "beta")]
+    if config.get("interpolation_type") == "log_linear" and not any(spread) and config.get("timestep_type") != "continuous":
+        raise UnknownProcess(f"{name} with interpolation_type='log_linear' is not served: its levels are not those of its timesteps")
     for key, value in config.items():
         # A setting that its own class does not have came with an earlier scheduler and has no effect.
         if key in _GRID | _PROCESS or key not in defaults or value == defaults[key]:
