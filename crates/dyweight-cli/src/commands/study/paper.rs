@@ -13,7 +13,7 @@ use dyweight::spec::budget::check_steps;
 use dyweight::study::benchmark::View;
 use dyweight::study::paper::{RivalSetup, StudySetup, named as study_named};
 use dyweight::train::plan::show;
-use dyweight::train::{CountParallel, SpanSpec};
+use dyweight::train::{CountParallel, SpanSpec, TrainSpec};
 use dyweight::{Error, Result};
 use std::sync::Arc;
 
@@ -129,6 +129,11 @@ impl PaperArgs {
         let (reference, shape) = (self.reference.open(&model)?, model.model.shape());
         let mut setup = StudySetup::new(model, self.quick)?;
         setup.reference = reference;
+        if self.training.train.is_gauss_newton() {
+            // What a quick look says of descent by gradients.
+            let (batch, iters, validation, validate_every) = (None, None, None, None);
+            setup.train = TrainSpec { recipe: None, batch, iters, validation, validate_every, ..setup.train };
+        }
         setup.train = on(self.training.over(&setup.train)?, &setup.model)?;
         setup.show = show(&setup.train, &*setup.model.model, None)?;
         ui::warn_of_prompts(&setup.show);
