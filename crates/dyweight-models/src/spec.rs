@@ -310,6 +310,9 @@ impl ModelSpec {
 
     fn of_mixture(&self, mixture: Mixture) -> Result<(AnyModel, String)> {
         refuse_unused(self.precision()?, &self.model)?;
+        if self.conv.is_some() {
+            return Err(Error::no_effect("conv", format!("'{}' is a closed form, without convolutions", self.model)));
+        }
         self.refuse_latent_options()?;
         if let Some(config) = &self.config {
             return Err(Error::conflict(

@@ -19,6 +19,8 @@ pub struct Prompts {
     negative: Option<String>,
     contexts: Vec<Context>,
     negative_context: Context,
+    /// Those of which the encoder reads the beginning alone.
+    cut: Vec<String>,
 }
 
 impl Prompts {
@@ -45,7 +47,13 @@ impl Prompts {
             }
         }
         let negative_context = negative.as_deref().map_or(Ok(Context::Unconditional), &mut encoded)?;
-        Ok(Self { texts, negative, contexts, negative_context })
+        let mut cut = Vec::new();
+        for text in texts.iter().chain(&negative) {
+            if !model.reads_whole(text)? {
+                cut.push(text.clone());
+            }
+        }
+        Ok(Self { texts, negative, contexts, negative_context, cut })
     }
 
     /// The same texts as `known`, which are encoded already, or encoded now.
@@ -74,6 +82,16 @@ impl Prompts {
     /// All texts.
     pub fn texts(&self) -> &[String] {
         &self.texts
+    }
+
+    /// What is to be said of texts that are longer than the encoder reads.
+    pub fn warning(&self) -> Option<String> {
+        let first: String = self.cut.first()?.chars().take(40).collect();
+        let all = self.texts.len() + usize::from(self.negative.is_some());
+        Some(format!(
+            "{} of {all} prompts, '{first}…' first, are longer than the model's encoder reads: it sees their beginning alone",
+            self.cut.len()
+        ))
     }
 
     /// What guidance leads away from, where it was said.

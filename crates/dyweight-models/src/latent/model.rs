@@ -7,7 +7,7 @@ use super::precond::{Precond, Scaling};
 use super::schedule;
 use super::texts::{TOKENS, UnetTexts, no_encoder};
 use crate::arithmetic::Arithmetic;
-use crate::autoencoder::{Autoencoder, Halves};
+use crate::autoencoder::Autoencoder;
 use crate::memory::unet_numbers;
 use crate::preconditioned::Target;
 use crate::unet::{Unet, UnetConfig};
@@ -58,14 +58,7 @@ impl LatentModel {
         let (unet, unet_hash) = bundle.unet(settings.arithmetic())?;
         let mut hash = Fingerprint::default();
         hash.add(unet_hash.as_bytes());
-        let autoencoder = match &bundle.vae {
-            Some(_) => {
-                let (autoencoder, vae_hash) = bundle.autoencoder(settings.conv, Halves::Decoder)?;
-                hash.add(vae_hash.as_bytes());
-                Some(autoencoder)
-            }
-            None => None,
-        };
+        let autoencoder = bundle.decoder(settings.conv, &mut hash)?;
         let texts = match unet.config().context {
             Some(_) => UnetTexts::open(bundle, settings.tokenizer.clone())?,
             // A tokenizer that cannot be read is named even where it is not needed.
@@ -276,6 +269,10 @@ impl Model for LatentModel {
             return Err(Error::bad_value("prompt", "given", "this model takes no text"));
         }
         self.encode(text).map(Context::Text)
+    }
+
+    fn reads_whole(&self, text: &str) -> Result<bool> {
+        self.texts.as_ref().map_or(Ok(true), |texts| texts.reads_whole(text))
     }
 }
 

@@ -59,11 +59,7 @@ impl UnetTexts {
         let width = self.width();
         match self {
             UnetTexts::Clip { tower, bundle, tokenizer, .. } => {
-                let open = || {
-                    let words = bundle.tokenizer(tokenizer.as_deref())?;
-                    Ok((bundle.text()?.0, words.ok_or_else(no_encoder)?))
-                };
-                tower.with(open, |(tower, tokenizer)| {
+                tower.with(clip(bundle, tokenizer), |(tower, tokenizer)| {
                     let encoded = tower.encode(1, &tokenizer.encode(prompt, Padding::Own)?)?;
                     let [tokens, pooled] = [encoded.last, encoded.pooled].map(|act| act.data().to_vec());
                     Ok(TextContext { width, tokens, pooled })
@@ -74,6 +70,16 @@ impl UnetTexts {
                 let tokens = numbers.into_iter().map(|v| v as f32).collect();
                 Ok(TextContext { width: *width, tokens, pooled: Vec::new() })
             }
+        }
+    }
+
+    /// False if the encoder reads no more than the beginning.
+    pub(super) fn reads_whole(&self, text: &str) -> Result<bool> {
+        match self {
+            UnetTexts::Clip { tower, bundle, tokenizer, .. } => {
+                tower.with(clip(bundle, tokenizer), |(_, tokenizer)| Ok(!tokenizer.cut(text, tokenizer.length())?.1))
+            }
+            UnetTexts::Random { .. } => Ok(true),
         }
     }
 
@@ -90,6 +96,14 @@ impl UnetTexts {
             UnetTexts::Clip { config, .. } => format!("{config:?} {tokens}"),
             UnetTexts::Random { width } => width.to_string(),
         }
+    }
+}
+
+/// How CLIP's tower and tokenizer are opened.
+fn clip(bundle: &Bundle, tokenizer: &Option<PathBuf>) -> impl FnOnce() -> Result<(TextTower, Tokenizer)> {
+    move || {
+        let words = bundle.tokenizer(tokenizer.as_deref())?;
+        Ok((bundle.text()?.0, words.ok_or_else(no_encoder)?))
     }
 }
 
@@ -166,6 +180,12 @@ impl Texts {
                 Ok(Arc::new(TextContext { width: self.widths[0], tokens, pooled }))
             },
         )
+    }
+
+    /// False if T5, whose tokens the transformer sees one by one, reads no more than the beginning. CLIP's vector for
+    /// the text as a whole is of its first 77 tokens in every FLUX.
+    pub(super) fn reads_whole(&self, text: &str) -> Result<bool> {
+        self.encoders.with(|| self.open(), |encoders| Ok(!encoders.t5.1.cut(text, self.tokens)?.1))
     }
 
     /// What stands for no text: the empty one, or zeros for a model that came without encoders.
