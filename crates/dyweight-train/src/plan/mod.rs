@@ -113,7 +113,12 @@ pub(crate) fn plan_with(
     let defaults = Defaults::of(model);
     let recipe = match spec.is_gauss_newton() {
         true => recipe_of_few(&spec, &*learnable, &defaults)?,
-        false => Recipe { relax, moments, distinct, ..recipe(&spec, method, (&*learnable, &frame), &defaults)? },
+        false => {
+            let recipe = recipe(&spec, method, (&*learnable, &frame), &defaults)?;
+            // Moments of few samples say little.
+            let validation_pairs = spec.validation.or(moments).unwrap_or(recipe.validation_pairs);
+            Recipe { relax, moments, distinct, validation_pairs, ..recipe }
+        }
     };
     if let Some(distinct) = recipe.distinct.filter(|distinct| *distinct < recipe.pairs) {
         let expected = format!("an iteration takes {} pairs: at least so many", recipe.pairs);

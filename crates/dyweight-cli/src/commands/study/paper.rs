@@ -99,6 +99,9 @@ pub struct RivalArgs {
     /// equal: the same pairs and teacher for all; paper: each with its authors' teacher
     #[arg(long, value_name = "equal|paper", default_value = "equal")]
     recipe: String,
+    /// Train each method at its authors' rate, instead of at the best of three, found on other seeds
+    #[arg(long)]
+    authors_rates: bool,
     #[command(flatten)]
     counted: Picked<Counted>,
 }
@@ -119,7 +122,8 @@ impl RivalArgs {
         }
         let paper = named("recipe", &self.recipe, &[("equal", false), ("paper", true)])?;
         let once = self.counted.train.count_parallel == Some(CountParallel::Once);
-        Ok(RivalSetup { methods: self.methods.clone(), paper, once, files: Vec::new() })
+        let (methods, authors_rates) = (self.methods.clone(), self.authors_rates);
+        Ok(RivalSetup { methods, paper, authors_rates, once, files: Vec::new() })
     }
 }
 
