@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from . import _native
+from .counts import seeds as whole_seeds
+from .counts import whole
 from .distributed import Comm
 from .model import Model
 from .progress import Bar
@@ -136,7 +138,7 @@ def compare(
 
     request = {
         "solvers": list(solvers),
-        "nfe": [nfe] if isinstance(nfe, int) else [int(n) for n in nfe],
+        "nfe": [whole("nfe", n) for n in ([nfe] if isinstance(nfe, int) else nfe)],
         "schedule": _request(None, None, schedule)["options"],
         "search": search,
         "afs": afs,
@@ -148,7 +150,7 @@ def compare(
         "teacher": teacher,
         "teacher_order": teacher_order,
         "teacher_nfe": teacher_nfe,
-        "batch": batch,
+        "batch": whole("batch", batch),
         "out": os.fspath(out),
         "command": f"dyweight.compare({model.name}, {list(solvers)}, …, nfe={nfe}, seeds={_seeds(seeds)!r})",
         "times": True,
@@ -174,6 +176,8 @@ def _file(source: Solver | str | os.PathLike[str], folder: str, row: str) -> str
 def _seeds(seeds: str | range) -> str:
     if isinstance(seeds, str):
         return seeds
-    numbers = list(seeds)
+    numbers = whole_seeds(seeds)
+    if not numbers:
+        raise ValueError("seeds are none: at least one is needed")
     plain = isinstance(seeds, range) and seeds.step == 1 and len(numbers) > 1
     return f"{numbers[0]}-{numbers[-1]}" if plain else ",".join(map(str, numbers))

@@ -283,7 +283,10 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
 
     def _solver_step(self):
         """The step of the solver that the next network call belongs to."""
-        return self._step_index - self._pad + self._first
+        i = self._step_index - self._pad + self._first
+        if i >= self.solver.steps:
+            raise ValueError(f"step {i + 1} of a solver of {self.solver.steps} steps: begin anew with set_timesteps")
+        return i
 
     def _answer(self, output, x):
         """The network's output without a predicted variance, which comes as as many channels again."""

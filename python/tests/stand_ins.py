@@ -55,7 +55,7 @@ def from_fixture(checkout, name):
         components = case.get_dummy_components()
         inputs = case.get_dummy_inputs("cpu") if "device" in _names(case.get_dummy_inputs) else case.get_dummy_inputs()
         pipe = case.pipeline_class(**components)
-    tiny._quiet(pipe)
+    tiny.quiet(pipe)
     left_out = ("generator", "num_inference_steps", "output_type", "return_dict", "latents")
     return pipe, {k: v for k, v in inputs.items() if k not in left_out}
 
@@ -150,49 +150,3 @@ def _clip_tokenizer():
     made = tiny.clip_tokenizer(_folder())
     made.model_max_length = 77
     return made
-
-
-def _image(*shape):
-    return torch.rand(*shape, generator=torch.manual_seed(5))
-
-
-def _made_image_to_image():
-    import diffusers
-
-    pipe = tiny.stable_diffusion(_folder(), kind=diffusers.StableDiffusionImg2ImgPipeline)
-    return pipe, {"prompt": "a", "image": _image(1, 3, 16, 16), "strength": 0.6}
-
-
-def _made_pixels():
-    import diffusers
-
-    torch.manual_seed(0)
-    unet = diffusers.UNet2DModel(
-        sample_size=16, in_channels=3, out_channels=3, block_out_channels=(8, 16), layers_per_block=1, norm_num_groups=4,
-        down_block_types=("DownBlock2D",) * 2, up_block_types=("UpBlock2D",) * 2,
-    )  # fmt: skip
-    return tiny._quiet(diffusers.DDIMPipeline(unet, diffusers.DDIMScheduler(clip_sample=False))), {}
-
-
-def _made_classes():
-    import diffusers
-
-    torch.manual_seed(0)
-    network = diffusers.DiTTransformer2DModel(
-        sample_size=8, num_layers=1, patch_size=2, attention_head_dim=8, num_attention_heads=2, in_channels=4, out_channels=8,
-        attention_bias=True, activation_fn="gelu-approximate", num_embeds_ada_norm=1000, norm_type="ada_norm_zero",
-        norm_elementwise_affine=False,
-    )  # fmt: skip
-    scheduler = diffusers.DDIMScheduler(clip_sample=False)
-    return tiny._quiet(diffusers.DiTPipeline(network, tiny.vae(), scheduler)), {"class_labels": [3]}
-
-
-MADE = {
-    "stable diffusion": lambda: (tiny.stable_diffusion(_folder()), {"prompt": "a"}),
-    "stable diffusion v": lambda: (tiny.stable_diffusion(_folder(), "v_prediction"), {"prompt": "a"}),
-    "sdxl": lambda: (tiny.sdxl(_folder()), {"prompt": "a"}),
-    "image to image": _made_image_to_image,
-    "pixels": _made_pixels,
-    "learned variance": _made_classes,
-    "flux": lambda: (tiny.flux(_folder()), {"prompt": "a", "height": 16, "width": 16, "max_sequence_length": 16}),
-}

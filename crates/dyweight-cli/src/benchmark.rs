@@ -244,7 +244,8 @@ fn dry_run(experiment: Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dyn
         }
     }
     let writes = vec![format!("{}: records, solvers, pictures, report.html, report.md", shown(out))];
-    crate::dry_run::Forecast { what, work: forecast.all() + searching, seconds, writes, known: None }.print(args.json);
+    let (work, held, batch) = (forecast.all() + searching, experiment.held(), experiment.judging.batch);
+    crate::dry_run::Forecast { what, work, seconds, held, writes, batch, known: None }.print(args.json);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ pub use crate::progress::Progress;
 use crate::{colour, flags, machine, processes};
 use dyweight::comm::Comm;
 use dyweight::error::counted;
+use dyweight::sample::Show;
 use dyweight::{Error, Result};
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -160,6 +161,17 @@ pub fn warn(message: &str) {
     if !is_silent() {
         tell(&labelled("warning:", colour::YELLOW, &flags::written(message)));
     }
+}
+
+/// Says what a person should know of another process, whichever process notices.
+#[cfg(feature = "mpi")]
+pub fn note(message: &str) {
+    tell(&labelled("warning:", colour::YELLOW, message));
+}
+
+/// Says of prompts that are longer than a model's encoder reads.
+pub fn warn_of_prompts(show: &Show) {
+    show.prompts().and_then(|prompts| prompts.warning()).iter().for_each(|warning| warn(warning));
 }
 
 /// Prints a line of data. A reader that has gone away is not an error.

@@ -1,8 +1,8 @@
 //! The one error type of the library.
 //!
 //! Variants are chosen by what the caller can do about them, and carry the names, numbers and paths a message
-//! needs. Options are called by their keys, in backquotes ([`crate::option`]). [`Error::is_users`] tells a wrong input (exit code 2 on the command line) from a run that failed
-//! (exit code 1); [`Error::hint`] says what to try.
+//! needs. Options are called by their keys, in backquotes ([`crate::option`]). [`Error::is_users`] tells a wrong input
+//! (exit code 2 on the command line) from a run that failed (exit code 1); [`Error::hint`] says what to try.
 
 use crate::option;
 use std::fmt::Display;
@@ -209,6 +209,16 @@ impl Error {
     /// An option that does nothing beside another.
     pub fn excluded(option: &str, by: impl Display) -> Self {
         Self::conflict(format!("`{option}` has no effect with `{by}`"), "leave one of them out")
+    }
+
+    /// The same about options that are called otherwise here: each under its own name.
+    pub fn renamed(self, names: &[(&'static str, &'static str)]) -> Self {
+        let own = |name: &'static str| names.iter().find(|(other, _)| *other == name).map_or(name, |(_, own)| own);
+        match self {
+            Error::BadValue { name, value, expected } => Error::BadValue { name: own(name), value, expected },
+            Error::UnknownName { kind, name, known } => Error::UnknownName { kind: own(kind), name, known },
+            other => other,
+        }
     }
 
     /// Names the action and file of a failed system call.

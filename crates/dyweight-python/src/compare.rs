@@ -123,6 +123,7 @@ fn compared(
         teacher_nfe: request.teacher_nfe,
         schedule: ScheduleSpec::default(),
         reference: None,
+        judge: None,
         scorers: Vec::new(),
         batch: request.batch.max(1),
         pictures: true,

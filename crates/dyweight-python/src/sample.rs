@@ -91,7 +91,8 @@ impl Request {
             let file = single(parsed(text)?)?;
             let sampler = SampleSpec::default().sampler(Who::Learned(&Learned::of("the solver", file.clone())), &on)?;
             let grid = (sampler.afs, &sampler.grid);
-            let found = misfits(&file, (model, &on.identity), self.guidance, grid);
+            let mut found = misfits(&file, (model, &on.identity), self.guidance, grid);
+            found.extend(file.without_gain());
             return Ok((sampler, found));
         }
         let Some(solver) = self.term.as_deref().map(SolverSpec::named) else { return Err(no_budget()) };

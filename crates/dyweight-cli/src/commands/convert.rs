@@ -1,6 +1,6 @@
 //! `dyweight convert`.
 
-use super::inspect::{Content, is_inception};
+use super::inspect::{Content, is_inception, refuse_guidance};
 use crate::files::{keep_finished, solver_file};
 use crate::ui;
 use clap::Args;
@@ -101,6 +101,10 @@ fn preset(input: &Path) -> Option<&str> {
 }
 
 fn write_solver(args: &ConvertArgs, name: &str, file: &SolverFile) -> Result<()> {
+    if args.config.is_some() {
+        return Err(Error::no_effect("model-config", "what is written is a solver, no model"));
+    }
+    refuse_guidance(file, args.guidance)?;
     let file = &match args.nfe {
         Some(nfe) => file.at(name, Asked { guidance: args.guidance, ..Asked::nfe(nfe) })?,
         None => file.clone(),
@@ -119,6 +123,7 @@ fn write_solver(args: &ConvertArgs, name: &str, file: &SolverFile) -> Result<()>
 
 /// Keeps every tensor as it is and the configuration in the metadata, even of a network that cannot be run here.
 fn write_network(args: &ConvertArgs, input: &Path, bytes: SharedBytes) -> Result<()> {
+    refuse_nfe(args)?;
     let file = EdmFile::parse(input, bytes, args.config.as_deref())?;
     check(input, &file);
     file.to_safetensors().write(&args.output)?;
@@ -128,11 +133,22 @@ fn write_network(args: &ConvertArgs, input: &Path, bytes: SharedBytes) -> Result
 
 /// Under the names of pytorch-fid, without what features do not need.
 fn write_inception(args: &ConvertArgs, input: &Path, bytes: SharedBytes) -> Result<()> {
+    refuse_nfe(args)?;
+    if args.config.is_some() {
+        return Err(Error::no_effect("model-config", "Inception-v3 has no other configuration"));
+    }
     let file = InceptionFile::parse(input, bytes)?;
     file.to_safetensors().write(&args.output)?;
     let (out, count) = (shown(&args.output), file.tensors.len());
     ui::say(&format!("{out}: {count} tensors of Inception-v3, sha256 {}", file.sha256()));
     Ok(())
+}
+
+fn refuse_nfe(args: &ConvertArgs) -> Result<()> {
+    match args.nfe {
+        Some(_) => Err(Error::no_effect("nfe", "what is written is no solver")),
+        None => Ok(()),
+    }
 }
 
 fn check(path: &Path, file: &EdmFile) {

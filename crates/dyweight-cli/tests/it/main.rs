@@ -8,6 +8,7 @@ mod cli;
 mod documents;
 mod edm_cli;
 mod first_hour;
+mod idle;
 mod latent_cli;
 mod limits;
 mod methods;

@@ -197,7 +197,7 @@ impl Model for FlowModel {
             return Err(Error::no_effect("negative", why));
         }
         let contexts = self.contexts(condition)?;
-        self.texts.release();
+        self.texts.close();
         Ok(Box::new(Bound {
             network: At { flux: &self.flux, guidance: condition.guidance.unwrap_or(GUIDANCE) as f32 },
             precond: &Flow,
@@ -248,5 +248,9 @@ impl Model for FlowModel {
 
     fn context_of(&self, text: &str) -> Result<Context> {
         self.texts.encode(text).map(Context::Text)
+    }
+
+    fn reads_whole(&self, text: &str) -> Result<bool> {
+        self.texts.reads_whole(text)
     }
 }

@@ -306,6 +306,7 @@ fn a_sample_has_the_same_bits_in_every_batch_and_on_every_number_of_threads() ->
         let denoiser = model.denoiser(&Condition { contexts, ..Condition::default() })?;
         let (value, pullback) = denoiser.with_pullback(&x.slice(range), &Levels::One(0.4))?;
         let (to_x, to_sigma) = pullback(&value)?;
+        assert_eq!(pullback(&value)?, (to_x.clone(), to_sigma.clone()), "asked again");
         Ok((value, to_x, to_sigma))
     };
     let all = of(0..5)?;

@@ -9,6 +9,7 @@
 //! ```
 
 pub mod budget;
+pub mod effect;
 pub mod handcrafted;
 pub mod schedule;
 pub mod seeds;

@@ -95,7 +95,7 @@ pub struct TrainSpec {
     /// Where the Huber loss turns linear [0.1].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Loss"))]
     pub huber_delta: Option<f64>,
-    /// Iterations [625; 1500 for a closed form; half as many of newton; at most 8 of gauss-newton].
+    /// Iterations [625; 1500 for a closed form; half as many of newton; at most 10 of gauss-newton].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub iters: Option<usize>,
     /// Pairs per iteration and accumulation round [16; 64 for a closed form].
@@ -104,7 +104,7 @@ pub struct TrainSpec {
     /// Accumulation rounds per iteration [1].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub accumulate: Option<usize>,
-    /// Training pairs, visited again and again [every pair once; 50 for a relaxed objective; 16 of gauss-newton].
+    /// Training pairs, visited again and again [every pair once; 50 for a relaxed objective; 48 of gauss-newton].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub pairs: Option<usize>,
     /// Samples per network call; changes memory, not results [the batch].

@@ -58,6 +58,15 @@ impl Candidate {
         Candidate::Open { fixed: Fixed { solver, schedule, afs: term.afs.or(afs) } }
     }
 
+    /// True if it was trained on features of a network, which then is no judge of it.
+    pub(super) fn learned_features(&self) -> bool {
+        match self {
+            Candidate::Given { file } => file.training.contains_key("features"),
+            Candidate::Learned { train, .. } => matches!(train.loss.as_deref(), Some("features" | "frechet")),
+            _ => false,
+        }
+    }
+
     /// A preset, a solver file, or a tensor file that is one; of a file for a range one solver for each budget that is
     /// asked for. Evaluations cost `calls`.
     pub fn open(source: &str, budgets: &[usize], calls: Option<usize>, guidance: Option<f64>) -> Result<Vec<Self>> {

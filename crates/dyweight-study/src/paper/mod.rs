@@ -70,6 +70,8 @@ pub struct Study {
     pub asks_who_is_best: bool,
     /// Budgets it is for; those of the setup if none.
     pub budgets: &'static [usize],
+    /// True if both embedded feature networks judge: what is claimed of a distribution needs more than one.
+    pub by_both_networks: bool,
     /// Rows set against each other in pictures.
     pub pair: Option<(&'static str, &'static str)>,
     entries: fn(&StudySetup) -> Vec<Entry>,
@@ -104,6 +106,7 @@ const PLAIN: Study = Study {
     x: ("network calls", false),
     asks_who_is_best: false,
     budgets: &[],
+    by_both_networks: false,
     pair: None,
     entries: |_| Vec::new(),
     subjects: |setup| Ok(vec![setup.subject()]),
@@ -121,7 +124,9 @@ impl Study {
     /// The experiment on a model.
     pub fn experiment(&self, setup: &StudySetup) -> Result<super::benchmark::Experiment> {
         let (subjects, entries) = ((self.subjects)(setup)?, (self.entries)(setup));
-        let experiment = super::benchmark::Experiment::new(self.name, subjects, entries, setup.judging()?)?;
+        let judging = setup.judging()?;
+        let judging = if self.by_both_networks { judging.by_both_networks()? } else { judging };
+        let experiment = super::benchmark::Experiment::new(self.name, subjects, entries, judging)?;
         Ok(if setup.train_seeds.is_empty() { experiment } else { experiment.with_train_seeds(&setup.train_seeds) })
     }
 

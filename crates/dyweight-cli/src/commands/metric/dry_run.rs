@@ -1,7 +1,7 @@
 //! What a measure of images would do: `--dry-run`.
 
 use super::CommonArgs;
-use super::images::Images;
+use super::images::{BATCH, Images};
 use crate::dry_run::Forecast;
 use dyweight::error::{counted, shown};
 use dyweight::train::Work;
@@ -27,7 +27,8 @@ pub fn say(sets: &[&Images], args: &CommonArgs, out: Option<&Path>, as_json: boo
         true => "compare statistics".into(),
         false => format!("take the features of {}", named.join(" and ")),
     };
-    Forecast { what, work, seconds, writes: out.iter().map(|out| shown(out)).collect(), known }.print(as_json);
+    let (writes, batch) = (out.iter().map(|out| shown(out)).collect(), args.draw.batch.unwrap_or(BATCH));
+    Forecast { what, work, seconds, held: 0, writes, batch, known }.print(as_json);
     Ok(())
 }
 

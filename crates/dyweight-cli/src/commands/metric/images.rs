@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Images of a batch, unless --batch says otherwise.
-const BATCH: usize = 64;
+pub const BATCH: usize = 64;
 
 /// A set of images.
 pub enum Images {

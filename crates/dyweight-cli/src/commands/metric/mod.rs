@@ -154,6 +154,13 @@ impl CommonArgs {
                 "write 'sampler' in the place of its images, or leave --model out",
             ));
         }
+        if !sets.iter().any(|s| *s == "sampler") {
+            let of_model = serde_json::to_value(&self.options).unwrap_or_default();
+            let of_model = of_model.as_object().and_then(|all| all.iter().find(|(_, value)| !value.is_null()));
+            if let Some(option) = self.draw.given().or(of_model.map(|(key, _)| key.clone())) {
+                return Err(Error::no_effect(&option, "no images are to be sampled: write 'sampler' in their place"));
+            }
+        }
         // Folders of images are looked through when they are opened: what is none of their images may be replaced.
         let files = sets.iter().map(|set| Path::new(set.as_str())).filter(|set| !set.is_dir());
         let mut inputs: Vec<_> = files.map(|set| ("the input", set)).collect();

@@ -55,6 +55,9 @@ pub struct SampleArgs {
     json: bool,
 }
 
+const USUAL_SEEDS: &str = "0-15";
+const USUAL_RNG: &str = "native";
+
 /// How samples of a model are drawn.
 #[derive(Args)]
 pub struct DrawArgs {
@@ -82,10 +85,10 @@ pub struct DrawArgs {
     #[command(flatten)]
     schedule: ScheduleSpec,
     /// Seeds, one sample each: 0-63 or 1,2,5-9
-    #[arg(long, default_value = "0-15", conflicts_with = "latents", help_heading = "Samples")]
+    #[arg(long, default_value = USUAL_SEEDS, conflicts_with = "latents", help_heading = "Samples")]
     seeds: String,
     /// Noise stream of a seed: native or torch (PyTorch's CPU generator)
-    #[arg(long, default_value = "native", value_name = "native|torch", help_heading = "Samples")]
+    #[arg(long, default_value = USUAL_RNG, value_name = "native|torch", help_heading = "Samples")]
     rng: String,
     /// Unit noise from the tensor 'latents' [n,c,h,w] of a safetensors file
     #[arg(long, value_name = "FILE", help_heading = "Samples")]
@@ -96,6 +99,32 @@ pub struct DrawArgs {
 }
 
 impl DrawArgs {
+    /// The first option that was given, but for the number of a batch.
+    pub fn given(&self) -> Option<String> {
+        let Self { solver, budget, asked, schedule, .. } = self;
+        let key = |options: serde_json::Value| {
+            options.as_object()?.iter().find(|(_, value)| !value.is_null()).map(|(key, _)| key.clone())
+        };
+        let words = [
+            ("solver", solver.solver.is_some()),
+            ("nfe", budget.nfe.is_some()),
+            ("steps", budget.steps.is_some()),
+            ("weights", self.weights.is_some()),
+            ("strict", self.strict),
+            ("afs", self.afs),
+            ("denoise-to-zero", self.denoise_to_zero),
+            ("prompt", self.prompt.is_some()),
+            ("seeds", self.seeds != USUAL_SEEDS),
+            ("rng", self.rng != USUAL_RNG),
+            ("latents", self.latents.is_some()),
+        ];
+        let word = words.into_iter().find(|(_, given)| *given).map(|(option, _)| option.to_string());
+        let of_solver = || solver.given().first().and_then(|text| text.split(' ').next().map(String::from));
+        word.or_else(of_solver)
+            .or_else(|| key(serde_json::to_value(&asked.train).unwrap_or_default()))
+            .or_else(|| key(serde_json::to_value(schedule).unwrap_or_default()))
+    }
+
     /// The files that are read, beside the model's.
     pub fn files(&self) -> Vec<NamedPath<'_>> {
         let latents = self.latents.as_deref().map(|path| ("--latents", path));
@@ -145,7 +174,8 @@ fn dry_run(args: &SampleArgs, setup: &Setup) -> Result<()> {
     let described = model.described();
     let (calls, steps) = (ui::calls(nfe, setup.calls), counted(steps, "step"));
     let what = format!("make {} of {described} with {solver}: {calls} each, {steps}", counted(samples, "sample"));
-    Forecast { what, work, seconds, writes, known }.print(args.json);
+    let held = Output::held(args, setup)?;
+    Forecast { what, work, seconds, held, writes, batch: setup.batch.min(samples), known }.print(args.json);
     Ok(())
 }
 

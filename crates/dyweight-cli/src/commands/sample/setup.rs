@@ -41,6 +41,7 @@ impl Setup {
         let model = opened(&spec)?;
         check_batch(args.batch.unwrap_or(DEFAULT_BATCH), noise.count().unwrap_or(0), model.model.shape())?;
         let inputs = inputs::of(args, noise, &model)?;
+        ui::warn_of_prompts(&inputs.show);
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
         let calls = model.model.denoiser(&inputs.condition(0..1))?.info().calls;
         let guidance = inputs.guidance.or(model.model.default_guidance());

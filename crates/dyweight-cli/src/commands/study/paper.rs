@@ -42,14 +42,7 @@ pub struct PaperArgs {
     #[arg(long, help_heading = "Judging")]
     batch: Option<usize>,
     /// Solver files of learned rivals, for the study main; may be given several times
-    #[arg(
-        long = "weights",
-        alias = "solver-file",
-        value_name = "FILE|PRESET",
-        value_delimiter = ',',
-        num_args = 1,
-        help_heading = "Rivals"
-    )]
+    #[arg(long = "weights", alias = "solver-file", value_name = "FILE|PRESET", help_heading = "Rivals")]
     pub solver_file: Vec<String>,
     #[command(flatten)]
     training: Picked<Studied>,
@@ -138,6 +131,7 @@ impl PaperArgs {
         setup.reference = reference;
         setup.train = on(self.training.over(&setup.train)?, &setup.model)?;
         setup.show = show(&setup.train, &*setup.model.model, None)?;
+        ui::warn_of_prompts(&setup.show);
         setup.guidance = setup.train.guidance;
         setup.scorers = self.scorers.open()?;
         if let Some(budgets) = &self.nfe {

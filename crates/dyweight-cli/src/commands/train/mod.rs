@@ -1,6 +1,5 @@
 //! `dyweight train`.
 
-mod improvement;
 mod job;
 mod options;
 mod range;
@@ -29,10 +28,10 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     ui::stop_requested();
     let mut args = args.over_config()?;
     ui::set_threads(args.threads, &**comm)?;
-    let needed = |what: &str| Error::conflict(format!("{what} is missing"), format!("give --{what}"));
-    let name = args.job.model.clone().ok_or_else(|| needed("model"))?;
-    let out = args.job.out.clone().ok_or_else(|| needed("out"))?;
+    let name = args.job.model.clone().ok_or_else(|| Error::conflict("which model?", "give --model NAME|FILE"))?;
     let budgets = args.budgets()?;
+    let out = args.job.out.clone().unwrap_or_else(|| job::default_out(&name));
+    let per_budget = budgets.len() > 1 || args.job.out.is_none();
     let range = args.job.one_file.unwrap_or(false).then_some(out.as_path());
     if range.is_some() && budgets.len() < 2 {
         return Err(Error::conflict("--one-file is for several budgets", "give them as --nfe 3,5,7"));
@@ -54,7 +53,7 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         let mut jobs: Vec<Job<'_>> = Vec::new();
         for budget in &budgets {
             let encoded = jobs.first().and_then(|job| job.run.trainer.config().prompts.clone());
-            jobs.push(make(args, *budget, job::named(&stem, budgets.len() > 1, *budget), encoded)?);
+            jobs.push(make(args, *budget, job::named(&stem, per_budget, *budget), encoded)?);
         }
         Ok(jobs)
     };

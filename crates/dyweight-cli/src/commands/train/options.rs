@@ -68,7 +68,7 @@ pub struct JobArgs {
     /// Intervals of the grid instead of network calls
     #[arg(long, help_heading = "Run")]
     pub steps: Option<usize>,
-    /// Solver file to write; several budgets add -nfeN to the name
+    /// Solver file to write; several budgets add -nfeN to the name [MODEL-nfeN.json, here]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// One file, --out, for all budgets from the fewest to the most calls

@@ -1,6 +1,5 @@
 //! What training leaves behind: the solver file, its figures, and a line for the person or program that asked.
 
-use super::improvement::Improvement;
 use super::job::Job;
 use super::options::TrainArgs;
 use crate::files::text;
@@ -10,19 +9,13 @@ use dyweight::error::{counted, shown};
 use dyweight::features::{Share, Variety};
 use dyweight::report::{LossCurve, coefficients};
 use dyweight::train::{TrainOutcome, beside};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// What a program is told of a gain.
-fn of(gain: Option<&Improvement>) -> serde_json::Map<String, Value> {
-    let facts = json!({
-        "distance": gain.map(|g| g.distance),
-        "best_handcrafted": gain.map(|g| &g.rival.name), "best_handcrafted_distance": gain.map(|g| g.rival.distance),
-    });
-    facts.as_object().cloned().unwrap_or_default()
-}
+const GAIN: [&str; 4] = ["distance", "best_handcrafted", "best_handcrafted_distance", "handcrafted_settings"];
 
 /// What a second stage has done to variety, and what follows from it.
-fn tell(variety: &Variety) {
+fn tell(variety: &Variety, own: Option<&str>) {
     let share =
         |name: &str, s: &Share| format!("{name} {:.3}, before {:.3} (difference ± {:.3})", s.after, s.before, s.error);
     let (precision, recall) = (share("precision", &variety.precision), share("recall", &variety.recall));
@@ -34,8 +27,14 @@ fn tell(variety: &Variety) {
         )
     });
     let judge = &variety.judge;
+    // `a+b` are features of several maps.
+    let is_its_own = own.is_some_and(|own| own.split('+').any(|name| name == judge) || own == judge);
+    let what = match is_its_own {
+        true => "the very features it was trained on, for there are no others here",
+        false => "features that nothing here was trained on",
+    };
     ui::say(&format!(
-        "among {samples} samples of the teacher, on noise of their own, by {judge}: {precision}; {recall}{distance}"
+        "by {judge}, {what}, among {samples} samples of the teacher on noise of their own: {precision}; {recall}{distance}"
     ));
     if variety.is_lost() {
         let what = if variety.recall.has_fallen() {
@@ -69,8 +68,8 @@ impl Job<'_> {
         }
     }
 
-    pub fn report(&self, args: &TrainArgs, trained: &TrainOutcome, gain: Option<&Improvement>, seconds: f64) {
-        let TrainOutcome { run, baseline, .. } = trained;
+    pub fn report(&self, args: &TrainArgs, trained: &TrainOutcome, seconds: f64) {
+        let TrainOutcome { run, baseline, gain, .. } = trained;
         let baseline = *baseline;
         let guard = run.guard.as_ref();
         if args.json {
@@ -82,8 +81,8 @@ impl Job<'_> {
             if let Some(variety) = trained.file.training.get("variety") {
                 facts["variety"] = variety.clone();
             }
-            for (key, value) in of(gain) {
-                facts[key] = value;
+            for key in GAIN {
+                facts[key] = trained.file.training.get(key).cloned().unwrap_or_default();
             }
             for (key, value) in trained.file.body.learned().facts() {
                 facts[key] = value;
@@ -110,11 +109,9 @@ impl Job<'_> {
             }
         }
         ui::say(&said);
-        trained.variety.iter().for_each(tell);
+        let own = self.run.trainer.plan.student.loss.network().map(|(name, _)| name.to_string());
+        trained.variety.iter().for_each(|variety| tell(variety, own.as_deref()));
         gain.iter().for_each(|gain| ui::say(&gain.sentence()));
-        if let Some(gain) = gain.filter(|gain| gain.is_none()) {
-            ui::warn(&format!("nothing was gained: use {}, or train with more --pairs", gain.rival.name));
-        }
         trained.file.warnings().iter().for_each(|w| ui::warn(w));
         let out = shown(&self.out);
         let mut ends = vec!["config.toml", "stats.jsonl", "loss.svg"];

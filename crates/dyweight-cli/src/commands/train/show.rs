@@ -11,10 +11,12 @@ use std::time::Instant;
 pub struct TrainShow {
     calls: usize,
     phases: Phases,
-    /// Of the search for a start, then of the iterations.
+    /// Of the search for a start, then of the iterations, then of the comparison.
     progress: Option<ui::Progress>,
     /// True once what will run is settled.
     has_begun: bool,
+    /// True once all iterations are made.
+    is_compared: bool,
     /// The last validation loss; none before the first.
     validation: Option<f64>,
     /// The first iteration seen: later than 0 if the run was resumed.
@@ -50,17 +52,19 @@ impl TrainShow {
     pub fn new(state: Option<PathBuf>, calls: usize, phases: Phases) -> Self {
         let (progress, started) = (None, Instant::now());
         let (validation, first) = (None, None);
+        let (has_begun, is_compared, iterations, estimated) = (false, false, 0, false);
         Self {
             calls,
             phases,
             progress,
-            has_begun: false,
+            has_begun,
+            is_compared,
             validation,
             first,
-            iterations: 0,
+            iterations,
             state,
             started,
-            estimated: false,
+            estimated,
         }
     }
 
@@ -104,6 +108,19 @@ impl TrainWatch for TrainShow {
         let mut progress = ui::Progress::new(&self.phases.title(Phases::TRAINING, &what), self.iterations);
         progress.note(if self.iterations == 0 { "· searching" } else { "· validating the start" });
         self.progress = Some(progress);
+    }
+
+    fn comparing(&mut self, all: usize) {
+        if !std::mem::replace(&mut self.is_compared, true) {
+            self.progress.take().into_iter().for_each(ui::Progress::finish);
+        }
+        match &mut self.progress {
+            None => {
+                let title = self.phases.title(Phases::COMPARISON, "comparing with handcrafted solvers");
+                self.progress = Some(ui::Progress::new(&title, all));
+            }
+            Some(progress) => progress.add(1, ""),
+        }
     }
 
     fn iteration(&mut self, iteration: &Iteration, run: &Training) -> Result<()> {
