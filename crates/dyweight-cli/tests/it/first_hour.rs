@@ -60,7 +60,7 @@ fn training_ends_with_what_it_wrote_and_the_next_command_which_works() {
     // The distance it tells is that of what it wrote, also where that was searched for.
     for method in ["dyweight", "gits"] {
         let train = format!("train --model mixture --nfe 5 --method {method} --validation 64 --threads 1 --json");
-        let more = if method == "gits" { "--samples 16" } else { "--iters 4 --batch 4" };
+        let more = if method == "gits" { "--gits-samples 16" } else { "--iters 4 --batch 4" };
         let told = place.works(&format!("{train} {more} --out {method}.json")).json();
         let (distance, loss) = (told["distance"].as_f64().unwrap(), told["validation_loss"].as_f64().unwrap());
         assert!((distance * distance / loss - 1.0).abs() < 1e-9, "{method}: {told}");
@@ -395,7 +395,7 @@ fn the_first_validation_can_be_interrupted() {
     let said = interrupted(&place, train, "validating the start");
     assert!(said.contains("stopped; continue with: dyweight train --config s.config.toml --resume"), "{said}");
     assert!(!place.path("s.json").exists());
-    let search = "train --method gits --model mixture --nfe 5 --samples 2000000 --threads 1 --out g.json";
+    let search = "train --method gits --model mixture --nfe 5 --gits-samples 2000000 --threads 1 --out g.json";
     let said = interrupted(&place, search, "searching");
     assert!(said.contains("stopped; continue with: dyweight train --config g.config.toml --resume"), "{said}");
     assert!(!place.path("g.json").exists());
