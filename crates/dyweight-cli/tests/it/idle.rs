@@ -19,7 +19,7 @@ fn options_of_training_without_effect() {
         ("--recipe paper --loss l1 --huber-delta 0.1", "--huber-delta"),
         ("--weight-decay 0.1", "--weight-decay has no effect without --optimiser adamw"),
         ("--optimiser adam --weight-decay 0.1", "--weight-decay"),
-        ("--rate constant --warm-up 0.5", "--warm-up has no effect without --rate warm-up"),
+        ("--lr-rule constant --warm-up 0.5", "--warm-up has no effect without --lr-rule warm-up"),
         ("--substeps 3", "--substeps has no effect without --supervision path"),
         ("--method ld3 --substeps 3", "--substeps"),
         ("--plain --validation 8", "--validation has no effect with --plain"),
