@@ -11,8 +11,8 @@ use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_study::training_loss;
 use dyweight_train::{
-    Event, Files, Iteration, Outputs, RENAMED, StartSearch, TrainConfig, TrainRun, TrainSpec, TrainWatch, Trainer, Training,
-    beside, run_each,
+    Event, Files, Iteration, Outputs, RENAMED, StartSearch, TrainConfig, TrainRun, TrainSpec, TrainWatch, Trainer,
+    Training, beside, run_each,
 };
 use pyo3::prelude::*;
 use serde_json::{Value, json};

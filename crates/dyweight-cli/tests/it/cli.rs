@@ -32,7 +32,10 @@ fn unknown_names_get_a_suggestion() {
             "train --model mixture --nfe 3 --out a.json --optimiser newton --loss l1",
             "newton|the loss l1|another --loss",
         ),
-        ("train --model mixture --nfe 3 --out a.json --optimiser newton --clip-gradient 2", "newton|--clip-gradient|leave --clip-gradient out"),
+        (
+            "train --model mixture --nfe 3 --out a.json --optimiser newton --clip-gradient 2",
+            "newton|--clip-gradient|leave --clip-gradient out",
+        ),
         ("train --model mixture --nfe 3 --out a.json --optimiser newton --method dlms", "newton|2048|9013"),
         ("train --model mixture --nfe 5 --out a.json --optimiser newton --method epd", "newton|epd|step by step"),
         ("train --model mixture --nfe 3 --out a.json --scale fre", "'fre'|--scale|similar value exists: 'free'"),
