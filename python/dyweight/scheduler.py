@@ -126,7 +126,9 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         if hasattr(scheduler, "scheduler"):
             return cls._from_solver(solver, scheduler.scheduler, options).of_pipeline(scheduler)
         name, config = name_and_config(scheduler)
-        config = {**config, **options}
+        # What learning found of the process beyond the settings.
+        found = {k: v for k, v in solver.record.get("training", {}).items() if k == "told_shift"}
+        config = {**config, **found, **options}
         mine = inspect.signature(cls.__init__).parameters
         known = {key: value for key, value in config.items() if key in mine}
         made = cls(**{**known, "solver": solver.record, "own": {"_class_name": name, **config}})

@@ -107,6 +107,28 @@ def test_a_shift_that_depends_on_the_number_of_steps_is_that_of_the_run():
     assert [setting.process.level(t) for t in setting.few.timesteps] == pytest.approx(expected[4], rel=1e-5)
 
 
+class TellsUnshifted(diffusers.FlowMatchEulerDiscreteScheduler):
+    """As CogView4 uses its scheduler: levels are shifted, what the network is told is not."""
+
+    def set_timesteps(self, num_inference_steps=None, device=None, sigmas=None, mu=None, timesteps=None):
+        told = [1000.0 * float(v) for v in sigmas]
+        super().set_timesteps(device=device, sigmas=sigmas, mu=mu, timesteps=told)
+
+
+def test_levels_that_are_shifted_without_the_network_being_told(monkeypatch):
+    monkeypatch.setattr(TellsUnshifted, "__name__", "FlowMatchEulerDiscreteScheduler")
+    pipe, call = made.flux()
+    pipe.scheduler = TellsUnshifted(use_dynamic_shifting=True)
+    expected = own_grid(pipe, call, 20)
+    setting = setting_of(BlackBox(pipe, [call], {}), 4, 20, PAIR)
+    assert setting.long_levels == pytest.approx(expected, rel=1e-4)
+    told = [setting.process.told(level) for level in setting.long_levels]
+    assert told == pytest.approx([float(t) for t in pipe.scheduler.timesteps], rel=1e-3)
+    again = setting.scheduler(adams("Euler", [*setting.long_levels, 0.0], 1), 20)
+    assert again.timesteps.tolist() == pytest.approx(told)
+    assert type(again).from_config(again.config).timesteps.tolist() == pytest.approx(told)
+
+
 # --- pipelines that leave out a scaling ---
 
 
