@@ -104,7 +104,7 @@ def plan(model: Model[Any], nfe: int | None = None, *, steps: int | None = None,
     >>> model = dyweight.Model(lambda x, t: x / 2, (2,), "denoised", (0.1, 10), arrays="numpy")
     >>> found = dyweight.plan(model, nfe=5)
     >>> found["steps"], found["iterations"], found["pairs"], found["teacher_evaluations"]
-    (6, 8, 16, 35)
+    (6, 10, 48, 35)
     """
     return json.loads(_native.plan(model, json.dumps(_request(nfe, steps, options))))
 

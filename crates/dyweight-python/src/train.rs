@@ -11,8 +11,8 @@ use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_study::training_loss;
 use dyweight_train::{
-    Event, Files, Iteration, Outputs, StartSearch, TrainConfig, TrainRun, TrainSpec, TrainWatch, Trainer, Training,
-    beside, run_each,
+    Event, Files, Iteration, Outputs, RENAMED, StartSearch, TrainConfig, TrainRun, TrainSpec, TrainWatch, Trainer,
+    Training, beside, run_each,
 };
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -45,10 +45,11 @@ fn keys<T: serde::Serialize + Default>() -> Vec<String> {
     }
 }
 
-/// What training and schedules can be told.
+/// What training and schedules can be told; older names of options are understood too.
 #[pyfunction]
 pub fn option_names() -> Vec<String> {
-    [keys::<TrainSpec>(), keys::<ScheduleSpec>()].concat()
+    let older = RENAMED.iter().map(|(old, _)| old.to_string()).collect();
+    [keys::<TrainSpec>(), keys::<ScheduleSpec>(), older].concat()
 }
 
 impl Request {
@@ -101,7 +102,10 @@ pub fn plan(py: Python<'_>, model: &Bound<'_, PyAny>, request: &str) -> PyResult
     let find = || {
         let request = Request::read(request)?;
         let trainer = request.config(&model, Arc::new(Solo))?.prepare()?;
-        let (plan, work) = (&trainer.plan, trainer.work()?);
+        let (plan, mut work) = (&trainer.plan, trainer.work()?);
+        if plan.recipe.validate_every.is_some() {
+            work.calls += trainer.calls_of_search(plan.student.frame.nfe)?;
+        }
         Ok(json!({
             "nfe": plan.student.frame.nfe, "steps": plan.student.frame.grid.steps(),
             "afs": plan.student.frame.afs, "iterations": trainer.iterations(), "pairs": plan.recipe.pairs,
@@ -131,7 +135,9 @@ pub fn train(
         let request = Request::read(request)?;
         let run = request.run(request.config(&model, comm)?.prepare()?)?;
         let mut listener = Listener { watch: watch.as_ref(), made: &made, iterations: run.trainer.iterations() };
-        Ok((solver_of(&run, &mut listener)?, run.trainer.warnings.clone()))
+        let file = solver_of(&run, &mut listener)?;
+        let warnings: Vec<String> = run.trainer.warnings.iter().cloned().chain(file.without_gain()).collect();
+        Ok((file, warnings))
     };
     let (file, warnings) = py.detach(learn).map_err(|e| {
         let made = made.load(Ordering::Relaxed);
@@ -183,8 +189,10 @@ impl Request {
         });
         let config = self.out.as_deref().map(|out| (beside(out, "config.json"), format!("{text:#}\n")));
         let Self { out, trace, overwrite, .. } = self;
-        let run =
-            TrainRun::new(trainer, Outputs { out: out.clone(), config, trace: trace.clone(), overwrite: *overwrite })?;
+        let run = TrainRun::new(
+            trainer,
+            Outputs { out: out.clone(), config, trace: trace.clone(), overwrite: *overwrite, judged: true },
+        )?;
         if run.trainer.config().comm.is_root() {
             run.keep_finished()?;
         }

@@ -5,8 +5,8 @@ use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Info, Levels,
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Rng;
 use dyweight_core::{Result, Tensor};
-use dyweight_metrics::{FeatureReference, Features, reference};
 use dyweight_metrics::frechet::{Reference, Statistics};
+use dyweight_metrics::{FeatureReference, Features, reference};
 use dyweight_models::{FeatureSpec, LoadedModel, ModelSpec};
 use dyweight_sample::comm::{Comm, Solo};
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};

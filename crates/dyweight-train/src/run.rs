@@ -7,11 +7,13 @@
 //! finished?      the very same run, known by the content of what it was made from, is not made again
 //! configuration  the first thing written
 //! start, state   a search and iterations, resumed where an earlier run was interrupted
+//! gain           the result beside the best handcrafted solver, which the solver file then tells
 //! trace, solver  all or nothing
 //! finish         the state is removed: from here on there is nothing to resume
 //! ```
 
 use crate::best_start::StartSearch;
+use crate::gain::Gain;
 use crate::session::{Files, remove_state};
 use crate::trace::Trace;
 use crate::trainer::{Dataset, TrainOutcome, Trainer};
@@ -32,6 +34,8 @@ pub struct Outputs {
     pub trace: Option<PathBuf>,
     /// Takes the place of what is there.
     pub overwrite: bool,
+    /// Compares with handcrafted solvers in the end, and has the solver say what came of it.
+    pub judged: bool,
 }
 
 /// Sees a run.
@@ -41,6 +45,9 @@ pub trait TrainWatch {
 
     /// This is what will run; with the search that chose its start, where one did.
     fn settled(&mut self, _trainer: &Trainer, _search: Option<&StartSearch>) {}
+
+    /// What was learned is compared with another handcrafted solver, of so many in all.
+    fn comparing(&mut self, _all: usize) {}
 
     /// The run before its first iteration, and before it goes on from a state.
     fn begin(&mut self, _trainer: &Arc<Trainer>, _run: &Training) -> Result<()> {
@@ -135,10 +142,14 @@ impl TrainRun {
         let run = trainer.begin(dataset)?;
         watch.begin(&trainer, &run)?;
         let mut trace = self.outputs.trace.as_ref().map(|_| Trace::start(&run));
-        let outcome = trainer.go_on(run, &mut |iteration, run| {
+        let mut outcome = trainer.go_on(run, &mut |iteration, run| {
             trace.iter_mut().for_each(|trace| trace.add(iteration, run));
             watch.iteration(iteration, run)
         })?;
+        if self.outputs.judged {
+            outcome.gain = trainer.gain(dataset, &outcome, &mut |all| watch.comparing(all))?;
+            outcome.file.training.extend(outcome.gain.iter().flat_map(Gain::facts));
+        }
         // No process returns before the files are there: it may look for them.
         self.trainer.config().comm.broadcast(|| self.leave(trace.as_ref(), &outcome).map(|()| true))?;
         Ok((trainer, outcome))

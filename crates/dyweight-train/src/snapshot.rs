@@ -36,7 +36,7 @@ pub struct Snapshot {
     pub guard: Option<Guard>,
 }
 
-const FORMAT: &str = "dyweight-training-state 4";
+const FORMAT: &str = "dyweight-training-state 5";
 /// Where moved noise is kept.
 const MOVED: [&str; 3] = ["training_noise", "validation_noise", "noise_step"];
 /// How states of every version begin.

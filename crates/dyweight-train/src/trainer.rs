@@ -1,6 +1,7 @@
 //! A whole training run: plan, teacher, targets, files, and the solver file it ends in. The one place where training is
 //! put together.
 
+use crate::gain::Gain;
 use crate::identity;
 use crate::plan::{self, TRAINING, TrainPlan};
 use crate::search::OnPairs;
@@ -96,6 +97,8 @@ pub struct TrainOutcome {
     pub baseline: Option<f64>,
     /// What a second stage has done to variety.
     pub variety: Option<Variety>,
+    /// What it was worth against handcrafted solvers, where that was asked for.
+    pub gain: Option<Gain>,
 }
 
 /// What is said of a wider span.
@@ -153,6 +156,7 @@ impl TrainConfig {
             false => None,
         };
         let mut warnings = self.misfits_of_the_start(&plan)?;
+        warnings.extend(plan.inputs.show.prompts().and_then(|prompts| prompts.warning()));
         warnings.extend(self.spec.dyweight.span.as_ref().filter(|span| !span.is_none()).map(|_| UNCONFIRMED.into()));
         let identity = identity::of(&self, &plan, noise.as_ref())?;
         Ok(Trainer { config: self, plan, teacher, noise, identity, warnings })
@@ -275,7 +279,7 @@ impl Trainer {
         let params = if lost { self.plan.start.clone() } else { run.result().to_vec() };
         let mut file = self.solver_file(&run, &params, baseline)?;
         file.training.extend(variety.as_ref().map(|variety| ("variety".into(), crate::variety::facts(variety))));
-        Ok(TrainOutcome { file, params, run, history, baseline, variety })
+        Ok(TrainOutcome { file, params, run, history, baseline, variety, gain: None })
     }
 
     /// The run before its first iteration, or before its files are opened.

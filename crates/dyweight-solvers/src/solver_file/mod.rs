@@ -17,7 +17,7 @@ mod tests;
 
 pub use crate::method::MethodParams;
 pub use dyweight_core::denoiser::ModelIdentity;
-pub use range::{Asked, other_budget};
+pub use range::{Asked, other_budget, other_guidance};
 
 use crate::learned::{Built, Frame, require_finite};
 use dyweight_core::denoiser::{Model, Prediction};
@@ -226,7 +226,22 @@ impl SolverFile {
                 found.push(format!("step {i}: time does not fall, from {:.4} to {:.4}", pair[0], pair[1]));
             }
         }
+        found.extend(self.without_gain());
         found
+    }
+
+    /// What to use instead, of a solver that was no closer to its teacher than a handcrafted one of as many calls.
+    pub fn without_gain(&self) -> Option<String> {
+        let number = |key: &str| self.training.get(key).and_then(Value::as_f64);
+        let (own, other) = (number("distance")?, number("best_handcrafted_distance")?);
+        let name = self.training.get("best_handcrafted")?.as_str()?;
+        let gained = own < other;
+        (!gained).then(|| {
+            format!(
+                "nothing was gained: use {name}, which was closer to the teacher ({other:.4} against {own:.4} on the \
+                 validation pairs), or train with more pairs"
+            )
+        })
     }
 }
 

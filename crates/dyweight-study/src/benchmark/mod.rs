@@ -27,7 +27,7 @@ mod style;
 mod training_job;
 mod view;
 
-pub use candidate::{Candidate, Term};
+pub use candidate::Candidate;
 pub use experiment::{Entry, Experiment, Judging, Subject};
 pub use forecast::Forecast;
 pub use page::{Repeat, Style};

@@ -97,7 +97,7 @@ impl View<'_> {
             chart.y = chart.y.range(low, cap);
         }
         chart.legend = false;
-        for (row, look) in self.rows().iter().zip(self.looks()) {
+        for (row, look) in self.rows().iter().zip(self.row_styles()) {
             let mut points = Vec::new();
             for column in self.columns() {
                 if let (Some(entry), Some(found)) = (self.entry(row, column), self.get(measure, row, column)) {
@@ -126,7 +126,7 @@ impl View<'_> {
             chart.y = chart.y.range(0.0, cap);
         }
         (chart.legend, chart.values) = (false, false);
-        for (row, look) in self.rows().iter().zip(self.looks()) {
+        for (row, look) in self.rows().iter().zip(self.row_styles()) {
             let found: Vec<_> = columns.iter().map(|column| self.get(measure, row, column)).collect();
             let values = found.iter().map(|e| e.as_ref().map_or(f64::NAN, |e| e.value)).collect();
             let errors = found.iter().map(|e| e.as_ref().map_or(f64::NAN, |e| e.total_error())).collect();

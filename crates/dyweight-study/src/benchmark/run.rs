@@ -18,7 +18,7 @@ use super::record::{Line, TrainingRecord};
 use super::results::{Results, run_seconds, sort};
 use super::samplers::{learned, sampler_of};
 use super::training_job::TrainingJob;
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::{Error, Result, counted};
 use dyweight_files::journal::Journal;
 use dyweight_files::{Lock, atomic};
 use dyweight_metrics::frechet::Paired;
@@ -212,7 +212,11 @@ impl Working<'_> {
         let job = TrainingJob::of(key, entry, subject, self.directory, self.comm, self.watch.stop())?;
         let Some(job) = job else { return Ok(()) };
         let cost = self.forecast.training_records.get(key).map_or(0.0, Work::in_calls);
-        self.begin(&format!("training {}, {} calls", entry.row, entry.nfe), job.trainer().iterations(), cost);
+        self.begin(
+            &format!("training {}, {}", entry.row, counted(entry.nfe, "call")),
+            job.trainer().iterations(),
+            cost,
+        );
         let watch = &mut self.watch;
         let (begun, is_new) = (Instant::now(), !job.files().state.exists());
         let mut is_root = true;
@@ -292,7 +296,7 @@ impl Working<'_> {
             self.imitated.insert(entry.subject, Arc::new(imitated));
         }
         let imitated = self.imitated.get(&entry.subject).cloned().unwrap_or_default();
-        self.begin(&format!("{}, {} calls", entry.row, entry.nfe), share, (samples * entry.nfe) as f64);
+        self.begin(&format!("{}, {}", entry.row, counted(entry.nfe, "call")), share, (samples * entry.nfe) as f64);
         let watch = Mutex::new(&mut self.watch);
         let tick = |steps: usize| {
             let mut watch = watch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -144,7 +144,14 @@ impl Experiment {
         let all = self.search.iter().collect::<Vec<u64>>();
         let many = all.len().div_ceil(KEPT.pow(ROUNDS - 1 - round as u32)).clamp(all.len().min(2), all.len());
         let seeds = Seeds::parse(&format!("{}-{}", all[0], all[many - 1]))?;
-        let judging = Judging { seeds, reference: None, judge: None, scorers: Vec::new(), pictures: false, ..self.judging.clone() };
+        let judging = Judging {
+            seeds,
+            reference: None,
+            judge: None,
+            scorers: Vec::new(),
+            pictures: false,
+            ..self.judging.clone()
+        };
         let (name, subjects) = ("search".to_string(), self.subjects.clone());
         Ok((Experiment { name, subjects, entries, judging, search: self.search.clone() }, places))
     }

@@ -162,7 +162,7 @@ impl<'v> View<'v> {
         if alike && gains.len() > 1 {
             let percents: Vec<String> = gains.iter().map(|g| format!("{:.0} %", g.percent)).collect();
             let columns: Vec<&str> =
-                gains.iter().map(|g| g.column.strip_suffix(" calls").unwrap_or(g.column)).collect();
+                gains.iter().map(|g| g.column.trim_end_matches(" calls").trim_end_matches(" call")).collect();
             return Some(format!(
                 "{} calls: {} is {} closer to the teacher than {}.",
                 listed(&columns),

@@ -9,7 +9,7 @@ pub const STUDY: Study = Study {
     title: "all solvers, all budgets",
     claim: "The paper (Table 1) finds DyWeight ahead of every handcrafted solver at every budget from 3 to 9 calls.",
     pair: Some((IPNDM, FULL)),
-    is_contest: true,
+    asks_who_is_best: true,
     entries,
     finding,
     extra: |view, page| view.coefficients(page, FULL),

@@ -10,18 +10,20 @@
 //! Why: a few-step solver has some twenty parameters, and the ends of a few solves say how each of them moves a sample.
 //! A network's gradient is not needed, so compiled, quantised or remote models can be learned for, in the memory of
 //! sampling. Pairs are few and can be learned by heart; so the damping, and when to stop, are up to the validation
-//! pairs. Damping: Marquardt (1963). The steps hₖ: `differences.rs`.
+//! pairs. Damping: Marquardt (1963). The steps hₖ: `differences.rs`. How many pairs make an iteration: `stages.rs`.
 //!
 //! Sums are made pair by pair in the order of pairs: the same bits for any batch, thread or process.
 
 mod differences;
 mod equations;
+mod stages;
 #[cfg(test)]
 mod tests;
 
 pub use equations::{Equations, losses, normal};
 
 use dyweight_core::error::Result;
+use stages::{Stage, stages};
 use std::ops::Range;
 
 /// Which pairs.
@@ -75,11 +77,13 @@ pub struct Options {
     pub difference: f64,
     /// Iterations in a row that improve by less than [`IMPROVEMENT`], after which it stops.
     pub patience: usize,
+    /// Begins with a part of the pairs.
+    pub grows: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { iterations: 8, damping: 1e-2, difference: 1e-2, patience: 2 }
+        Self { iterations: 8, damping: 1e-2, difference: 1e-2, patience: 2, grows: false }
     }
 }
 
@@ -111,6 +115,14 @@ pub struct GaussNewton {
     pub iteration: usize,
     /// Iterations in a row without progress.
     pub flat: usize,
+    /// Which part of the pairs it is at.
+    stage: usize,
+    /// Iterations made there.
+    in_stage: usize,
+    /// True if a step was taken there.
+    gained: bool,
+    /// True if there is no more to be had.
+    has_ended: bool,
     /// Solves of one pair made.
     pub solves: usize,
     /// The equations at the best parameters, where they are known already.
@@ -146,6 +158,10 @@ impl GaussNewton {
             lambda: options.damping,
             iteration: 0,
             flat: 0,
+            stage: 0,
+            in_stage: 0,
+            gained: false,
+            has_ended: false,
             solves: 0,
             kept: None,
         };
@@ -161,21 +177,41 @@ impl GaussNewton {
 
     /// True when there is nothing left to do.
     pub fn is_finished(&self) -> bool {
-        self.iteration >= self.options.iterations || self.flat >= self.options.patience || self.best.is_empty()
+        self.iteration >= self.options.iterations || self.has_ended || self.best.is_empty()
     }
 
     /// One iteration. Of one that fails nothing remains.
     pub fn advance(&mut self, solves: &mut dyn Solves) -> Result<Iteration> {
         let mut next = self.clone();
-        let iteration = next.step(solves)?;
+        let stages = stages(&self.options, solves.pairs(Split::Training));
+        let stage = stages[self.stage.min(stages.len() - 1)];
+        let iteration = next.step(stage.pairs, solves)?;
+        next.move_on(&iteration, stage, stages.len());
         *self = next;
         Ok(iteration)
     }
 
-    fn step(&mut self, solves: &mut dyn Solves) -> Result<Iteration> {
+    /// Goes on to more pairs where a part has brought what it can.
+    fn move_on(&mut self, made: &Iteration, stage: Stage, stages: usize) {
+        self.in_stage += 1;
+        self.gained |= made.taken;
+        if self.in_stage < stage.iterations && self.flat < self.options.patience {
+            return;
+        }
+        let is_futile = self.stage > 0 && !self.gained;
+        if self.stage + 1 >= stages || is_futile {
+            self.has_ended = true;
+            return;
+        }
+        // Other pairs, other equations, and a ladder that is as wide again.
+        (self.stage, self.in_stage, self.flat, self.gained) = (self.stage + 1, 0, 0, false);
+        (self.kept, self.lambda) = (None, self.options.damping);
+    }
+
+    fn step(&mut self, pairs: usize, solves: &mut dyn Solves) -> Result<Iteration> {
         let index = self.iteration;
         self.iteration += 1;
-        let Some(equations) = self.equations(solves)? else { return Ok(self.lost(index)) };
+        let Some(equations) = self.equations(pairs, solves)? else { return Ok(self.lost(index)) };
         let dampings = LADDER.map(|factor| (factor * self.lambda).clamp(BOUNDS.0, BOUNDS.1));
         let moved = |damping: &f64| added(&self.best, &equations.step(*damping));
         let candidates: Vec<Vec<f64>> = dampings.iter().map(moved).collect();
@@ -203,13 +239,13 @@ impl GaussNewton {
         Iteration { index, loss, gradient, lambda: self.lambda, validation, taken: false }
     }
 
-    /// The equations at the best parameters, over all pairs that can be solved.
-    fn equations(&mut self, solves: &mut dyn Solves) -> Result<Option<Equations>> {
+    /// The equations at the best parameters, over the first pairs that can be solved.
+    fn equations(&mut self, all: usize, solves: &mut dyn Solves) -> Result<Option<Equations>> {
         if let Some(kept) = self.kept.take() {
             return Ok(Some(kept));
         }
-        self.size_differences(solves)?;
-        let (all, together) = (solves.pairs(Split::Training), solves.together().max(1));
+        self.size_differences(all, solves)?;
+        let together = solves.together().max(1);
         let candidates = differences::forward(&self.best, &self.differences);
         let mut sum = equations::Sum::new(self.best.len());
         for first in (0..all).step_by(together) {
@@ -221,8 +257,7 @@ impl GaussNewton {
     }
 
     /// Looks at one pair, another in every iteration, for how long the differences may be.
-    fn size_differences(&mut self, solves: &mut dyn Solves) -> Result<()> {
-        let all = solves.pairs(Split::Training);
+    fn size_differences(&mut self, all: usize, solves: &mut dyn Solves) -> Result<()> {
         if all == 0 {
             return Ok(());
         }
@@ -252,12 +287,17 @@ impl GaussNewton {
     pub fn most_solves(options: &Options, parameters: usize, (training, validation): (usize, usize)) -> usize {
         let judging = if validation > 0 { validation } else { training };
         let probing = if training > 0 { differences::probes(parameters) } else { 0 };
-        judging + options.iterations * (probing + (parameters + 1) * training + LADDER.len() * judging)
+        let of = |Stage { pairs, iterations }: Stage| {
+            iterations * (probing + (parameters + 1) * pairs + LADDER.len() * judging)
+        };
+        judging + stages(options, training).into_iter().map(of).sum::<usize>()
     }
 
     /// The state as a list, for a file.
     pub fn to_list(&self) -> Vec<f64> {
-        let counts = [self.iteration, self.flat, self.solves].map(|n| n as f64);
+        let flags = [self.gained, self.has_ended].map(usize::from);
+        let counts = [self.iteration, self.flat, self.solves, self.stage, self.in_stage, flags[0], flags[1]];
+        let counts = counts.map(|n| n as f64);
         let scalars = [self.best_validation, self.initial_validation, self.lambda];
         let kept = self.kept.as_ref().map(Equations::to_list).unwrap_or_default();
         [&counts[..], &scalars, &self.best, &self.differences, &kept].concat()
@@ -265,7 +305,7 @@ impl GaussNewton {
 
     /// The state of such a list; none if it is of another number of parameters, or no state.
     pub fn from_list(list: &[f64], parameters: usize, options: Options) -> Option<Self> {
-        let (head, rest) = list.split_at_checked(6)?;
+        let (head, rest) = list.split_at_checked(10)?;
         let (best, rest) = rest.split_at_checked(parameters)?;
         let (differences, kept) = rest.split_at_checked(parameters)?;
         let kept = if kept.is_empty() { None } else { Some(Equations::from_list(kept, parameters)?) };
@@ -276,9 +316,13 @@ impl GaussNewton {
             iteration: count(head[0])?,
             flat: count(head[1])?,
             solves: count(head[2])?,
-            best_validation: head[3],
-            initial_validation: head[4],
-            lambda: head[5],
+            stage: count(head[3])?,
+            in_stage: count(head[4])?,
+            gained: count(head[5])? > 0,
+            has_ended: count(head[6])? > 0,
+            best_validation: head[7],
+            initial_validation: head[8],
+            lambda: head[9],
             kept,
         })
     }

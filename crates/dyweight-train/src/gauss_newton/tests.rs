@@ -59,6 +59,24 @@ impl Solves for Problem {
     }
 }
 
+/// The same with noise of some size in what is asked for.
+struct Noise(Problem, f64);
+
+impl Solves for Noise {
+    fn pairs(&self, split: Split) -> usize {
+        self.0.pairs(split)
+    }
+
+    fn residuals(&mut self, candidates: &[Vec<f64>], split: Split, pairs: Range<usize>) -> Result<Residuals> {
+        let seed = if split == Split::Training { 10 } else { 1000 };
+        let noise: Vec<Vec<f64>> = pairs.clone().map(|i| Stream::new(seed + i as u64).normals(LEN)).collect();
+        let mut found = self.0.residuals(candidates, split, pairs)?;
+        let all = found.iter_mut().flat_map(|of_one| of_one.iter_mut().zip(&noise));
+        all.for_each(|(r, z)| r.iter_mut().flatten().zip(z).for_each(|(r, z)| *r += self.1 * z));
+        Ok(found)
+    }
+}
+
 fn run(problem: &mut dyn Solves, start: &[f64], options: Options) -> GaussNewton {
     let mut state = GaussNewton::new(start.to_vec(), options, problem).unwrap();
     while !state.is_finished() {
@@ -108,9 +126,31 @@ fn solves_are_counted_as_they_are_made() {
     let state = run(&mut problem, &[1.0, 1.0, 0.0, 3.0], options);
     assert_eq!(state.solves, problem.solved);
     assert_eq!(state.solves, GaussNewton::most_solves(&options, 4, (6, 4)));
+    let (mut growing, options) = (Problem::new(50, 4), Options { iterations: 7, grows: true, ..options });
+    let state = run(&mut growing, &[1.0, 1.0, 0.0, 3.0], options);
+    assert_eq!(state.solves, growing.solved);
+    assert_eq!(state.solves, GaussNewton::most_solves(&options, 4, (50, 4)));
+    let options = Options { iterations: 3, grows: false, ..options };
     let mut unjudged = Problem::new(6, 0);
     run(&mut unjudged, &[1.0, 1.0, 0.0, 3.0], options);
     assert_eq!(unjudged.solved, GaussNewton::most_solves(&options, 4, (6, 0)));
+}
+
+/// What a part of the pairs cannot say, all of them do.
+#[test]
+fn pairs_are_added_until_they_bring_nothing() {
+    let noisy = |pairs: usize, grows: bool| {
+        let options = Options { iterations: 10, grows, ..Options::default() };
+        let state = run(&mut Noise(Problem::new(pairs, 64), 0.1), &[1.0, 1.0, 0.0, 3.0], options);
+        // On noise-free pairs that nothing was chosen on.
+        (state.judge_with(&mut Problem::new(0, 400)), state.stage)
+    };
+    let (few, all, grown) = (noisy(12, false), noisy(48, false), noisy(48, true));
+    assert!(grown.0 < 0.6 * few.0 && grown.0 < 1.5 * all.0 && grown.1 == 2, "{few:?} {all:?} {grown:?}");
+    // What a quarter of the pairs has learned to the last digit needs no more of them.
+    let options = Options { iterations: 20, grows: true, ..Options::default() };
+    let found = run(&mut Problem::new(48, 4), &[0.7, 1.3, -0.4, 3.0], options);
+    assert!(found.stage == 1 && found.iteration < 20, "{found:?}");
 }
 
 /// Whatever diverges, the result is never worse than the start, and there is an end.
@@ -135,23 +175,8 @@ fn what_diverges_is_left_out() {
 /// little way.
 #[test]
 fn pairs_learned_by_heart_are_not_believed() {
-    struct Noise(Problem);
-    impl Solves for Noise {
-        fn pairs(&self, split: Split) -> usize {
-            self.0.pairs(split)
-        }
-
-        fn residuals(&mut self, candidates: &[Vec<f64>], split: Split, pairs: Range<usize>) -> Result<Residuals> {
-            let seed = if split == Split::Training { 10 } else { 20 };
-            let noise: Vec<Vec<f64>> = pairs.clone().map(|i| Stream::new(seed + i as u64).normals(LEN)).collect();
-            let mut found = self.0.residuals(candidates, split, pairs)?;
-            let all = found.iter_mut().flat_map(|of_one| of_one.iter_mut().zip(&noise));
-            all.for_each(|(r, z)| r.iter_mut().flatten().zip(z).for_each(|(r, z)| *r += z));
-            Ok(found)
-        }
-    }
     let judged = |validation: usize| {
-        let state = run(&mut Noise(Problem::new(2, validation)), &[0.7, 1.3, -0.4, 5.0], Options::default());
+        let state = run(&mut Noise(Problem::new(2, validation), 1.0), &[0.7, 1.3, -0.4, 5.0], Options::default());
         let mut fresh = Problem::new(0, 400);
         (state.judge_with(&mut fresh), state)
     };

@@ -11,6 +11,9 @@ use dyweight_solvers::spec::train::positive;
 /// More parameters than this are learned faster with gradients: an iteration makes a solve of every pair for each.
 pub const MOST_PARAMETERS: usize = 256;
 
+/// Most iterations: enough on a part of the pairs, and two each on half and all of them.
+const ITERATIONS: usize = 10;
+
 /// How much of what.
 pub(super) fn recipe_of_few(spec: &TrainSpec, learnable: &dyn Learnable, defaults: &Defaults) -> Result<Recipe> {
     let blocks = learnable.blocks();
@@ -21,7 +24,7 @@ pub(super) fn recipe_of_few(spec: &TrainSpec, learnable: &dyn Learnable, default
         );
         return Err(Error::conflict(problem, "learn fewer, or use another `optimiser`"));
     }
-    let usual = Options::default();
+    let usual = Options { iterations: ITERATIONS, grows: true, ..Options::default() };
     let iterations = positive("iters", spec.iters.unwrap_or(usual.iterations))?;
     let patience = spec.patience.map_or(Ok(usual.patience), |patience| positive("patience", patience))?;
     let pairs = positive("pairs", spec.pairs.unwrap_or(defaults.few.0))?;

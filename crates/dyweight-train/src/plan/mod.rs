@@ -20,6 +20,7 @@ use dyweight_solvers::learned::Frame;
 use dyweight_solvers::method::{Method, Start, refuse_foreign_options};
 use dyweight_solvers::recipe::{Common, Teaching};
 use dyweight_solvers::solver_file::{Asked, MethodParams};
+use dyweight_solvers::spec::effect::refuse_idle;
 use dyweight_solvers::spec::train::{finite_above, not_negative, positive};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use few_pairs::{recipe_of_few, require_squares};
@@ -92,6 +93,7 @@ pub(crate) fn plan_with(
     let calls = model.denoiser(&inputs.condition(0..1))?.info().calls;
     let method = given.taught()?;
     refuse_foreign_options(method, given)?;
+    refuse_idle(method, given)?;
     let spec = given.with_recipe(method).with_usual(method)?;
     let frame = frame(&spec, method, (model, calls), schedule, budget)?;
     let Start { learnable, params, window, settled } = method.start(&spec, &frame, &open)?;
@@ -344,7 +346,7 @@ impl Defaults {
     pub fn of(model: &dyn Model) -> Self {
         match model.is_light() {
             true => Self { iterations: 1500, batch: 64, validation: 1024, few: (1024, 1024) },
-            false => Self { iterations: 625, batch: 16, validation: 64, few: (16, 16) },
+            false => Self { iterations: 625, batch: 16, validation: 64, few: (48, 16) },
         }
     }
 }

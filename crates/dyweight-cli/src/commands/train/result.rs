@@ -1,25 +1,18 @@
 //! What training leaves behind: the solver file, its figures, and a line for the person or program that asked.
 
-use super::improvement::Improvement;
 use super::job::Job;
 use super::options::TrainArgs;
 use crate::files::text;
 use crate::ui;
 use dyweight::Result;
-use dyweight::error::shown;
+use dyweight::error::{counted, shown};
 use dyweight::features::{Share, Variety};
 use dyweight::report::{LossCurve, coefficients};
 use dyweight::train::{TrainOutcome, beside};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// What a program is told of a gain.
-fn of(gain: Option<&Improvement>) -> serde_json::Map<String, Value> {
-    let facts = json!({
-        "distance": gain.map(|g| g.distance),
-        "best_handcrafted": gain.map(|g| &g.rival.name), "best_handcrafted_distance": gain.map(|g| g.rival.distance),
-    });
-    facts.as_object().cloned().unwrap_or_default()
-}
+const GAIN: [&str; 4] = ["distance", "best_handcrafted", "best_handcrafted_distance", "handcrafted_settings"];
 
 /// What a second stage has done to variety, and what follows from it.
 fn tell(variety: &Variety, own: Option<&str>) {
@@ -67,7 +60,7 @@ impl Job<'_> {
             validation: history.validations.iter().copied().map(point).collect(),
             baseline: baseline.map(|b| ("iPNDM".into(), b)),
         };
-        let title = format!("{}: {} calls", self.model.name, self.calls());
+        let title = format!("{}: {}", self.model.name, counted(self.calls(), "call"));
         curve.figure(&title).draw()?.write(&beside(&self.out, "loss"))?;
         match file.body.weights() {
             Some(w) => coefficients(&title, &w.weights, &w.time_scale).draw()?.write(&beside(&self.out, "weights")),
@@ -75,8 +68,8 @@ impl Job<'_> {
         }
     }
 
-    pub fn report(&self, args: &TrainArgs, trained: &TrainOutcome, gain: Option<&Improvement>, seconds: f64) {
-        let TrainOutcome { run, baseline, .. } = trained;
+    pub fn report(&self, args: &TrainArgs, trained: &TrainOutcome, seconds: f64) {
+        let TrainOutcome { run, baseline, gain, .. } = trained;
         let baseline = *baseline;
         let guard = run.guard.as_ref();
         if args.json {
@@ -88,8 +81,8 @@ impl Job<'_> {
             if let Some(variety) = trained.file.training.get("variety") {
                 facts["variety"] = variety.clone();
             }
-            for (key, value) in of(gain) {
-                facts[key] = value;
+            for key in GAIN {
+                facts[key] = trained.file.training.get(key).cloned().unwrap_or_default();
             }
             for (key, value) in trained.file.body.learned().facts() {
                 facts[key] = value;
@@ -98,7 +91,12 @@ impl Job<'_> {
             return;
         }
         let iterations = run.iteration;
-        let mut said = format!("{} calls: {iterations} iterations in {}", self.calls(), ui::duration(seconds));
+        let mut said = format!(
+            "{}: {} in {}",
+            counted(self.calls(), "call"),
+            counted(iterations, "iteration"),
+            ui::duration(seconds)
+        );
         if let (Some(guard), Some(baseline)) = (guard, baseline) {
             let ratio = baseline / guard.best_loss;
             said += &format!("; validation loss {:.3e}, iPNDM {baseline:.3e} ({ratio:.1}x)", guard.best_loss);
@@ -114,16 +112,16 @@ impl Job<'_> {
         let own = self.run.trainer.plan.student.loss.network().map(|(name, _)| name.to_string());
         trained.variety.iter().for_each(|variety| tell(variety, own.as_deref()));
         gain.iter().for_each(|gain| ui::say(&gain.sentence()));
-        if let Some(gain) = gain.filter(|gain| gain.is_none()) {
-            ui::warn(&format!("nothing was gained: use {}, or train with more --pairs", gain.rival.name));
-        }
         trained.file.warnings().iter().for_each(|w| ui::warn(w));
         let out = shown(&self.out);
         let mut ends = vec!["config.toml", "stats.jsonl", "loss.svg"];
         ends.extend(trained.file.body.weights().map(|_| "weights.svg"));
         let beside: Vec<String> = ends.iter().map(|end| shown(&beside(&self.out, end))).collect();
         ui::say(&format!("wrote {out}; beside it {}", beside.join(", ")));
-        ui::say(&format!("next: {}", args.next_command(&self.model.name, &self.out)));
-        ui::print_path(&self.out);
+        // A part of one file is not what is used next.
+        if args.job.one_file != Some(true) {
+            ui::say(&format!("next: {}", args.next_command(&self.model.name, &self.out)));
+            ui::print_path(&self.out);
+        }
     }
 }
