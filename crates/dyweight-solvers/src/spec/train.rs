@@ -265,8 +265,14 @@ impl TrainSpec {
         let is_few = self.is_few() && method.learns_by_gradients();
         let second_stage = self.loss.as_deref() == Some("frechet") && self.method_name() == "dyweight";
         if second_stage && self.recipe.is_none() && self.optimiser.is_none_or(|rule| rule == Optimiser::Newton) {
-            let (iters, batch) = (self.iters.or(Some(SECOND_STAGE.0)), self.batch.or(Some(SECOND_STAGE.1)));
-            return Self { optimiser: Some(Optimiser::Newton), iters, batch, ..self.clone() };
+            let [iters, batch, every] = SECOND_STAGE;
+            return Self {
+                optimiser: Some(Optimiser::Newton),
+                iters: self.iters.or(Some(iters)),
+                batch: self.batch.or(Some(batch)),
+                validate_every: self.validate_every.or(Some(every)),
+                ..self.clone()
+            };
         }
         Self { optimiser: self.optimiser.or(is_few.then_some(Optimiser::GaussNewton)), ..self.clone() }
     }
@@ -357,8 +363,8 @@ pub enum TeacherGrid {
     Model,
 }
 
-/// Iterations of a second stage, and samples of which each takes derivatives.
-const SECOND_STAGE: (usize, usize) = (16, 64);
+/// Iterations of a second stage, samples of which each takes derivatives, and iterations between validations.
+const SECOND_STAGE: [usize; 3] = [16, 64, 4];
 
 /// Options of the loss `frechet`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
