@@ -89,6 +89,24 @@ fn odd_solvers_are_named_row_by_row() {
 }
 
 #[test]
+fn a_solver_that_a_handcrafted_one_beats_says_so() {
+    let mut file = example();
+    let with = |file: &mut SolverFile, own: f64| {
+        file.training.insert("distance".into(), own.into());
+        file.training.insert("best_handcrafted".into(), "Heun (heun@logsnr)".into());
+        file.training.insert("best_handcrafted_distance".into(), 0.2.into());
+        SolverFile::parse(&file.to_bytes()).unwrap().without_gain()
+    };
+    assert_eq!(file.without_gain(), None);
+    assert_eq!(with(&mut file, 0.1), None);
+    for own in [0.2, 0.3] {
+        let said = with(&mut file, own).unwrap();
+        assert!(said.starts_with("nothing was gained: use Heun (heun@logsnr), which was"), "{said}");
+        assert!(file.warnings().contains(&said));
+    }
+}
+
+#[test]
 fn version_1_is_read() {
     let file = example();
     let old = r#"{"format": "dyweight-solver", "version": 1, "method": "dyweight", "nfe": 1, "steps": 2, "order": 2, "afs": true,
