@@ -158,7 +158,7 @@ def main():
 
     def gradient():
         inputs = x.clone().requires_grad_(True)
-        torch.autograd.grad(net(inputs), inputs, cotangent)
+        net(inputs).backward(cotangent)
 
     run = {"forward": forward, "gradient": gradient}[options.what]
     # TorchScript optimises during its first calls.

@@ -120,21 +120,49 @@ def _umt5(name):
     return UMT5EncoderModel(UMT5Config(vocab_size=64, d_model=32, d_kv=8, d_ff=37, num_layers=2, num_heads=4))
 
 
+#: Where Qwen's models look for these words; other networks have fewer words, and get them behind the letters.
+_QWEN = {
+    "<|im_start|>": 151644, "<|im_end|>": 151645, "<|vision_start|>": 151652, "<|vision_end|>": 151653,
+    "<|vision_pad|>": 151654, "<|image_pad|>": 151655, "<|video_pad|>": 151656,
+}  # fmt: skip
+_CHAT = """{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for c in m['content'] %}\
+{% if c['type'] == 'text' %}{{ c['text'] }}{% else %}<|vision_start|><|image_pad|><|vision_end|>{% endif %}{% endfor %}\
+{% endif %}{% endfor %}"""
+
+
 def letters(name=""):
     """A fast tokeniser of letters with the special tokens of several families."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    special = ["<pad>", "</s>", "<unk>", "<bos>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|image_pad|>", "<|vision_end|>"]
-    words = [*special, *tiny.LETTERS, " ", "\n", ".", ",", *"ABCDEFGHIJKLMNOPQ"]
-    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+    words = ["<pad>", "</s>", "<unk>", "<bos>", *_QWEN, *tiny.LETTERS, " ", "\n", ".", ",", *"ABCDEFGHIJKLMNOPQ"]
+    places = {word: i for i, word in enumerate(words)} | (_QWEN if "Qwen" in str(name) else {})
+    tokenizer = Tokenizer(models.WordLevel(places, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     made = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", bos_token="<bos>",
-        additional_special_tokens=special[4:], model_max_length=512,
+        additional_special_tokens=list(_QWEN), model_max_length=512,
     )  # fmt: skip
-    made.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    made.chat_template = _CHAT
     return made
+
+
+def _processor(name=""):
+    """Letters, and pictures in patches, as Qwen's networks take them."""
+    import transformers
+
+    if "Qwen" not in str(name):
+        return letters(name)
+    return transformers.Qwen2VLProcessor(
+        image_processor=transformers.Qwen2VLImageProcessor(), tokenizer=letters(name),
+        video_processor=transformers.Qwen2VLVideoProcessor(), chat_template=_CHAT,
+    )  # fmt: skip
+
+
+def _hearing(name):
+    from transformers import ClapFeatureExtractor
+
+    return ClapFeatureExtractor()
 
 
 _MADE_BY_NAME = {
@@ -142,7 +170,8 @@ _MADE_BY_NAME = {
     "AutoTokenizer": letters, "T5TokenizerFast": letters, "T5Tokenizer": letters, "GemmaTokenizer": letters,
     "GemmaTokenizerFast": letters, "Qwen2Tokenizer": letters, "Qwen2TokenizerFast": letters, "LlamaTokenizer": letters,
     "LlamaTokenizerFast": letters, "RobertaTokenizer": letters, "XLMRobertaTokenizerFast": letters, "BertTokenizer": letters,
-    "AutoConfig": _t5_config, "T5EncoderModel": _t5, "UMT5EncoderModel": _umt5, "BertModel": _bert,
+    "AutoProcessor": _processor, "Qwen2VLProcessor": _processor, "Qwen2_5_VLProcessor": _processor, "Qwen3VLProcessor": _processor,
+    "ClapFeatureExtractor": _hearing, "AutoConfig": _t5_config, "T5EncoderModel": _t5, "UMT5EncoderModel": _umt5, "BertModel": _bert,
 }  # fmt: skip
 
 

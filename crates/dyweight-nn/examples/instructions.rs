@@ -8,7 +8,7 @@ use common::noise;
 use dyweight_nn::*;
 use std::sync::Arc;
 
-type Call = Box<dyn Fn() + Sync>;
+type Call = Box<dyn Fn() + Send + Sync>;
 
 fn act(n: usize, side: usize, c: usize) -> Act {
     let shape = Shape { n, h: side, w: side, c };

@@ -68,11 +68,11 @@ pub struct JobArgs {
     /// Intervals of the grid instead of network calls
     #[arg(long, help_heading = "Run")]
     pub steps: Option<usize>,
-    /// Solver file to write; several budgets add -nfeN to the name [MODEL-nfeN.json, here]
+    /// Solver file to write; several budgets add -nfeN [MODEL-nfeN.json]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// One file, --out, for all budgets from the fewest to the most calls
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Run")]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Run", hide_possible_values = true)]
     pub one_file: Option<bool>,
     /// Directory that keeps teacher results across budgets and runs
     #[arg(long, value_name = "DIR", help_heading = "Teacher")]
