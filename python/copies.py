@@ -3,6 +3,7 @@
 `dyweight_scheduler.py` is the scheduler in one file; the ComfyUI folder holds what it runs.
 """
 
+import ast
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -13,6 +14,8 @@ COMFYUI_PRESETS = ("ms-coco-", "flux-")
 
 # What `python/dyweight_scheduler.py` is made of.
 ALONE = ("solver_file", "identity", "process", "scheduler")
+# What the ComfyUI nodes begin to learn from.
+FORMULAS = ("Start", "adams", "_integral", "second_order_multistep")
 
 
 def copies():
@@ -20,6 +23,7 @@ def copies():
     yield HERE / "dyweight_scheduler.py", alone()
     yield COMFYUI / "solver_file.py", (PACKAGE / "solver_file.py").read_text(encoding="utf-8")
     yield COMFYUI / "k_diffusion.py", (PACKAGE / "k_diffusion.py").read_text(encoding="utf-8")
+    yield COMFYUI / "starts.py", formulas()
     for name in ("LICENSE-APACHE", "LICENSE-MIT"):
         for folder in (HERE, COMFYUI):
             yield folder / name, (HERE.parent / name).read_text(encoding="utf-8")
@@ -31,6 +35,20 @@ def alone():
     head = '"""The scheduler of the package dyweight in one file, to stand beside a script. Written by python/copies.py."""\n\nfrom __future__ import annotations\n'
     parts = [(PACKAGE / f"{name}.py").read_text(encoding="utf-8") for name in ALONE]
     return head + "".join(f"\n# --- {name}.py ---\n\n{_without_package(part)}" for name, part in zip(ALONE, parts))
+
+
+def formulas():
+    """The handcrafted solvers that need no scheduler of diffusers."""
+    text = (PACKAGE / "starts.py").read_text(encoding="utf-8")
+    head = (
+        '"""Handcrafted solvers as weights of slopes: where learning begins. Written by python/copies.py."""\n\n'
+        "from __future__ import annotations\n\nimport math\n"
+        "from collections.abc import Sequence\nfrom dataclasses import dataclass\n"
+    )
+    nodes = {node.name: node for node in ast.parse(text).body if hasattr(node, "name")}
+    lines = text.splitlines(keepends=True)
+    first = {name: min([node.lineno, *(d.lineno for d in node.decorator_list)]) for name, node in nodes.items()}
+    return head + "".join("\n\n" + "".join(lines[first[name] - 1 : nodes[name].end_lineno]) for name in FORMULAS)
 
 
 def _without_package(text):

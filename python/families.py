@@ -1,6 +1,6 @@
 """How many pipelines of diffusers a solver is learned for, without a hub: `python python/families.py [--only NAME …]`.
 
-    python python/families.py                                       the kinds made by tests/stand_ins.py
+    python python/families.py                                       the kinds made by tests/made.py
     DIFFUSERS_CHECKOUT=/path python python/families.py --out DIR    also all whose own tests can make tiny components
     python python/families.py --out DIR --table                     what is known, as Markdown
 
@@ -12,8 +12,9 @@ where it stopped. A family is looked at twice.
 2. With its tiny random network: learned for five evaluations, then compared on fresh noise with its own scheduler,
    DPM-Solver++(2M) and UniPC, all at five evaluations, with twice the reference's steps beside it as the reference's error.
 
-The table says right, refused (with the sentence) or wrong. Nothing is downloaded: tokenisers and text encoders that
-diffusers' tests take from a hub are made here.
+The table says right, refused (with the sentence) or wrong; "agrees" where no exact network can be put in place, and ours
+takes the steps that diffusers' own scheduler takes. Nothing is downloaded: tokenisers, text encoders and processors that
+diffusers' tests take from a hub are made here. These tests need `pip install parameterized requests-mock`.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import re
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -34,7 +36,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "tests"), str(HERE)]
 
 #: What is spent on one family: enough to learn 19 parameters, little enough for two hundred families.
-EFFORT = {"pairs": 3, "validation_pairs": 1, "test_pairs": 3, "iterations": 3, "reference_steps": 100}
+EFFORT = {"pairs": 2, "validation_pairs": 1, "test_pairs": 2, "iterations": 2, "reference_steps": 50}
 STEPS = 5
 
 
@@ -46,8 +48,16 @@ def main():
     parser.add_argument("--again", action="store_true", help="also what is known already")
     parser.add_argument("--seconds", type=int, default=300, help="of processor time, for one family")
     parser.add_argument("--table", action="store_true", help="prints what is known, and runs nothing")
+    parser.add_argument("--schedulers", choices=["table", "flow"], help="each under every scheduler of this kind")
+    parser.add_argument("--seed", type=int, default=0, help="of the random networks")
+    parser.add_argument("--larger", action="store_true", help="networks or pictures of twice the size")
     options = parser.parse_args()
+    os.environ.update(TINY_WIDTH="16" if options.larger else "8")
     names = [n for n in all_names() if not options.only or any(part in n for part in options.only)]
+    if options.schedulers:
+        from variants import VARIANTS
+
+        names = [f"{n} @ {options.schedulers}: {variant}" for n in names for variant in VARIANTS[options.schedulers]]
     if not options.table:
         options.out.mkdir(parents=True, exist_ok=True)
         run(names, options)
@@ -74,7 +84,8 @@ def run(names, options):
         if name in kept and kept[name]["state"] != "not made" and (options.exact or kept[name].get("learned")):
             continue
         path = options.out / (re.sub(r"\W+", "-", name) + ".json")
-        process = multiprocessing.get_context("fork").Process(target=_work, args=(name, path, options))
+        looked = kept.get(name, {}) if kept.get(name, {}).get("state") in ("right", "agrees") else {}
+        process = multiprocessing.get_context("fork").Process(target=_work, args=(name, path, options, looked))
         begun = time.time()
         process.start()
         process.join()
@@ -85,11 +96,11 @@ def run(names, options):
         print(_row(json.loads(path.read_text(encoding="utf-8"))), flush=True)
 
 
-def _work(name, path, options):
+def _work(name, path, options, looked):
     resource.setrlimit(resource.RLIMIT_CPU, (options.seconds, options.seconds + 5))
     learn = not options.exact
     try:
-        found = look_at(name, learn)
+        found = look_at(name, learn, looked, options.seed, options.larger)
     except BaseException as error:  # a line for every family
         found = {"family": name, "state": "failed", "why": _sentence(error), "trace": traceback.format_exc()[-1500:]}
     _write(path, {**found, "learned": learn})
@@ -143,29 +154,30 @@ def _row(found):
 # --- one family ---
 
 
-def look_at(name, learn):
+def look_at(name, learn, looked=None, seed=0, larger=False):
+    """What is found of one family; `looked` is what the exact network has shown already."""
     warnings.filterwarnings("ignore")
     import diffusers
     import torch
 
     diffusers.utils.logging.set_verbosity_error()
     torch.set_num_threads(1)
-    found, begun = {"family": name}, time.time()
+    found, begun = {"family": name, **(looked or {})}, time.process_time()
     try:
-        pipe, call = make(name)
+        pipe, call = make(name, seed, larger)
     except Exception as error:  # whatever diffusers' tests need that is not here
         return {**found, "state": "not made", "why": _sentence(error), "trace": traceback.format_exc()[-1500:]}
     found["scheduler"] = type(getattr(pipe, "scheduler", None)).__name__
-    for part in [with_exact_network, *([with_its_own] if learn else [])]:
+    for part in [*([] if looked else [with_exact_network]), *([with_its_own] if learn else [])]:
         try:
             found.update(part(pipe, call))
-        except (ValueError, NotImplementedError) as error:
+        except (ValueError, NotImplementedError, FloatingPointError) as error:
             found.update(state="refused", why=_sentence(error), trace=traceback.format_exc()[-1500:])
         except Exception as error:
             found.update(state="failed", why=_sentence(error), trace=traceback.format_exc()[-1500:])
         if found["state"] in ("refused", "failed", "wrong"):
             break
-    return {**found, "seconds": round(time.time() - begun, 1)}
+    return {**found, "seconds": round(time.process_time() - begun, 1)}
 
 
 def _sentence(error):
@@ -181,10 +193,11 @@ def with_exact_network(pipe, call):
 
     box = BlackBox(pipe, [call], {})
     with box.borrowed():
-        agreement = check(setting_of(box, STEPS, 20, (0, 0)), (0, 0))
+        setting = setting_of(box, STEPS, 20, (0, 0))
+        agreement = check(setting, (0, 0))
     found = {"agreement": agreement, "state": "agrees"}
     try:
-        with Exact(pipe, call) as exact:
+        with Exact(pipe, call, setting) as exact:
             is_right, says = exact.verdict()
     except NoExactNetwork as error:
         return {**found, "exact_why": str(error)}
@@ -196,13 +209,15 @@ def with_its_own(pipe, call):
     from dyweight.pipelines import few_steps
 
     own = pipe.scheduler
-    found = few_steps(pipe, STEPS, conditions=[call], progress=False, **EFFORT)
-    pipe.scheduler = own
-    kept = {} if found.is_set else {"why": "another scheduler is closer, which is said"}
-    return {**kept, "distances": found.distances, "start": found.start, "reference_error": reference_error(pipe, call)}
+    with tempfile.TemporaryDirectory() as cache:
+        found = few_steps(pipe, STEPS, conditions=[call], progress=False, cache=cache, **EFFORT)
+        pipe.scheduler = own
+        kept = {} if found.is_set else {"why": "another scheduler is closer, which is said"}
+        error = reference_error(pipe, call, cache)
+    return {**kept, "distances": found.distances, "start": found.start, "reference_error": error}
 
 
-def reference_error(pipe, call):
+def reference_error(pipe, call, cache):
     """How far the reference still moves when its steps are doubled."""
     from dyweight.black_box import BlackBox
     from dyweight.learning import Lab, distance, setting_of
@@ -211,8 +226,8 @@ def reference_error(pipe, call):
     with box.borrowed():
         ends = []
         for steps in (EFFORT["reference_steps"], 2 * EFFORT["reference_steps"]):
-            lab = Lab(setting_of(box, STEPS, steps, (0, 0)), None, None, lambda _: None)
-            ends.append(lab._reference((0, 200_000)))
+            lab = Lab(setting_of(box, STEPS, steps, (0, 0)), None, Path(cache), lambda _: None)
+            ends.append(lab._target((0, 200_000)))
     return distance(*ends)
 
 
@@ -222,18 +237,36 @@ def reference_error(pipe, call):
 def all_names():
     """Families by name: those made here, and those of the checkout's tests."""
     import stand_ins
+    from made import MADE
 
     checkout = os.environ.get("DIFFUSERS_CHECKOUT")
-    return [*(f"made:{name}" for name in stand_ins.MADE), *(stand_ins.fixtures(Path(checkout)) if checkout else [])]
+    return [*(f"made:{name}" for name in MADE), *(stand_ins.fixtures(_checkout()) if checkout else [])]
 
 
-def make(name):
+def make(name, seed=0, larger=False):
     """A pipeline and what it is called with."""
     import stand_ins
+    import torch
+    from made import MADE
+    from variants import VARIANTS
 
-    if name.startswith("made:"):
-        return stand_ins.MADE[name[5:]]()
-    return stand_ins.from_fixture(Path(os.environ["DIFFUSERS_CHECKOUT"]), name)
+    name, _, variant = name.partition(" @ ")
+    kept = torch.manual_seed
+    torch.manual_seed = lambda given: kept(given + seed)
+    try:
+        pipe, call = MADE[name[5:]]() if name.startswith("made:") else stand_ins.from_fixture(_checkout(), name)
+    finally:
+        torch.manual_seed = kept
+    if larger and not name.startswith("made:"):
+        call = {k: 2 * v if k in ("height", "width") and isinstance(v, int) else v for k, v in call.items()}
+    if variant:
+        kind, _, which = variant.partition(": ")
+        pipe.scheduler = VARIANTS[kind][which](pipe.scheduler)
+    return pipe, call
+
+
+def _checkout():
+    return Path(os.environ["DIFFUSERS_CHECKOUT"])
 
 
 if __name__ == "__main__":

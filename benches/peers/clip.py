@@ -4,16 +4,13 @@ The peer of `dyweight bench --clip random:NAME`, f32, weights frozen; transforme
 
     python benches/peers/clip.py --model vit-l-14 --what forward|gradient --batch 8 --threads 2 --runs 3
 
-Prints one JSON line: the best time of `runs` runs in ms per image, the least processor time of a run, and the peak resident memory in MB. Needs torch and
-transformers.
+Prints one JSON line (`measured.py`). Needs torch and transformers.
 """
 
 import argparse
-import json
-import resource
-import time
 
 import torch
+from measured import report
 from transformers import CLIPVisionConfig, CLIPVisionModelWithProjection
 
 MODELS = {
@@ -29,6 +26,7 @@ parser.add_argument("--what", choices=["forward", "gradient"], default="forward"
 parser.add_argument("--batch", type=int, default=8)
 parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--runs", type=int, default=3)
+parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
 args = parser.parse_args()
 torch.set_num_threads(args.threads)
 torch.manual_seed(0)
@@ -36,8 +34,9 @@ width, inside, layers, heads, patch, features, act = MODELS[args.model]
 config = CLIPVisionConfig(
     hidden_size=width, intermediate_size=inside, num_hidden_layers=layers, num_attention_heads=heads, patch_size=patch,
     image_size=224, projection_dim=features, hidden_act=act)
-network = CLIPVisionModelWithProjection(config).eval().requires_grad_(False)
-pixels = torch.randn(args.batch, 3, 224, 224)
+dtype = torch.bfloat16 if args.precision == "bf16" else torch.float32
+network = CLIPVisionModelWithProjection(config).to(dtype).eval().requires_grad_(False)
+pixels = torch.randn(args.batch, 3, 224, 224, dtype=dtype)
 
 
 def once():
@@ -50,11 +49,4 @@ def once():
     return x.grad
 
 
-times, processor = [], []
-for _ in range(args.runs + 1):
-    started, before = time.perf_counter(), time.process_time()
-    once()
-    times.append(time.perf_counter() - started)
-    processor.append(time.process_time() - before)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-print(json.dumps({"ms_per_image": 1e3 * min(times[1:]) / args.batch, "processor_seconds": min(processor[1:]), "peak_mb": round(peak)}))
+report(once, args.runs, args.batch)

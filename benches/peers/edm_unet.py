@@ -4,16 +4,14 @@ The peer of `cargo run --release --example unet -p dyweight-nn`: same layers, sa
 
     python benches/peers/edm_unet.py --what forward --batch 8 --threads 2 --runs 5 [--memory-format channels-last]
 
-Prints one JSON line: the best time of `runs` runs in ms per image, and the peak resident memory in MB.
+Prints one JSON line (`measured.py`).
 """
 
 import argparse
-import json
 import math
-import resource
-import time
 
 import torch
+from measured import report
 from torch import nn
 from torch.nn import functional as F
 
@@ -100,7 +98,7 @@ class UNet(nn.Module):
 
     def forward(self, x, noise):
         angle = noise[:, None] * 10000.0 ** (-torch.arange(64) / 63)
-        e = F.silu(self.map1(F.silu(self.map0(torch.cat([angle.sin(), angle.cos()], 1)))))
+        e = F.silu(self.map1(F.silu(self.map0(torch.cat([angle.sin(), angle.cos()], 1).to(noise.dtype)))))
         x = self.first(x)
         skips = [x]
         for block in self.encoder:
@@ -117,13 +115,15 @@ def main():
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--memory-format", choices=["contiguous", "channels-last"], default="contiguous")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    net = UNet().requires_grad_(False).eval()
-    x, cotangent = torch.randn(2, options.batch, 3, 32, 32)
-    noise = torch.randn(options.batch)
+    dtype = torch.bfloat16 if options.precision == "bf16" else torch.float32
+    net = UNet().requires_grad_(False).eval().to(dtype)
+    x, cotangent = torch.randn(2, options.batch, 3, 32, 32, dtype=dtype)
+    noise = torch.randn(options.batch, dtype=dtype)
     if options.memory_format == "channels-last":
         net, x = net.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
 
@@ -133,7 +133,7 @@ def main():
 
     def gradient():
         inputs = x.clone().requires_grad_(True), noise.clone().requires_grad_(True)
-        torch.autograd.grad(net(*inputs), inputs, cotangent)
+        net(*inputs).backward(cotangent)
 
     def train():
         """One training iteration as the reference makes it: 35 teacher calls, 5 student calls kept for the gradient."""
@@ -148,30 +148,8 @@ def main():
         torch.autograd.grad(((state - target) ** 2).mean(), weights)
 
     run = {"forward": forward, "gradient": gradient, "train": train}[options.what]
-    if options.what != "train":
-        run()
-    times, cpu = [], time.process_time()
-    for _ in range(options.runs):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    cpu = time.process_time() - cpu
-    print(
-        json.dumps(
-            {
-                "engine": f"torch {torch.__version__}",
-                "what": options.what,
-                "memory_format": options.memory_format,
-                "batch": options.batch,
-                "threads": options.threads,
-                "parameters": sum(p.numel() for p in net.parameters()),
-                "ms_per_image": round(1e3 * min(times) / options.batch, 1),
-                # Per thread; only meaningful with one thread, since waiting OpenMP threads are busy.
-                "cpu_ms_per_image": round(1e3 * cpu / options.runs / options.batch / options.threads, 1),
-                "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-            }
-        )
-    )
+    training = options.what == "train"
+    report(run, options.runs, options.batch, warm=not training)
 
 
 if __name__ == "__main__":

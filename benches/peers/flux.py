@@ -4,17 +4,14 @@
     python benches/peers/flux.py forward|gradient|text DIR --threads 2 --runs 3 [--precision bf16]
 
 The peer of `dyweight bench --model DIR --shape 16,64,64` (1024 image tokens and 512 of text) and of `dyweight probe --part text2`
-(512 tokens). Prints one JSON line: the best time of `runs` runs in ms, the least processor time of one, and the peak resident memory in MB. Needs torch, diffusers,
-transformers and safetensors.
+(512 tokens). Prints one JSON line (`measured.py`). Needs torch, diffusers, transformers and safetensors.
 """
 
 import argparse
-import json
 import pathlib
-import resource
-import time
 
 import torch
+from measured import report
 
 parser = argparse.ArgumentParser()
 parser.add_argument("what", choices=["make", "forward", "gradient", "text"])
@@ -98,11 +95,4 @@ if args.what == "make":
     make()
 else:
     once = text() if args.what == "text" else transformer()
-    times, processor = [], []
-    for _ in range(args.runs + 1):
-        started, before = time.perf_counter(), time.process_time()
-        once()
-        times.append(time.perf_counter() - started)
-        processor.append(time.process_time() - before)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    print(json.dumps({"ms": round(1e3 * min(times[1:]), 1), "processor_seconds": round(min(processor[1:]), 3), "peak_mb": round(peak)}))
+    report(once, args.runs)

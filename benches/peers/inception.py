@@ -5,15 +5,13 @@ eager module of convolution, batch norm and ReLU with that file's weights.
 
     python benches/peers/inception.py FILE.pt --net eager --what forward --batch 8 --threads 2 --runs 5 [--memory-format channels-last]
 
-Prints one JSON line: the best time of `runs` runs in ms per image, and the peak resident memory in MB.
+Prints one JSON line (`measured.py`).
 """
 
 import argparse
-import json
-import resource
-import time
 
 import torch
+from measured import report
 from torch import nn
 from torch.nn import functional as F
 
@@ -160,34 +158,11 @@ def main():
 
     def gradient():
         inputs = x.clone().requires_grad_(True)
-        torch.autograd.grad(net(inputs), inputs, cotangent)
+        net(inputs).backward(cotangent)
 
     run = {"forward": forward, "gradient": gradient}[options.what]
     # TorchScript optimises during its first calls.
-    for _ in range(3 if options.net == "script" else 1):
-        run()
-    times, cpu = [], []
-    for _ in range(options.runs):
-        start, cpu_start = time.perf_counter(), time.process_time()
-        run()
-        times.append(time.perf_counter() - start)
-        cpu.append(time.process_time() - cpu_start)
-    print(
-        json.dumps(
-            {
-                "engine": f"torch {torch.__version__}",
-                "net": options.net,
-                "what": options.what,
-                "memory_format": options.memory_format,
-                "batch": options.batch,
-                "threads": options.threads,
-                "ms_per_image": round(1e3 * min(times) / options.batch, 1),
-                # Only meaningful with one thread, since waiting OpenMP threads are busy.
-                "cpu_ms_per_image": round(1e3 * min(cpu) / options.batch, 1),
-                "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-            }
-        )
-    )
+    report(run, options.runs, options.batch, warm=3 if options.net == "script" else 1, counted=options.net == "eager")
 
 
 if __name__ == "__main__":

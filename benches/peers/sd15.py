@@ -4,17 +4,14 @@ The peer of `dyweight bench --model random:sd15`: 4x64x64 latents, 77 tokens of 
 
     python benches/peers/sd15.py --what forward|gradient|decode --batch 1 --threads 2 --runs 3 [--precision bf16|openvino|openvino-bf16]
 
-Prints one JSON line: the best time of `runs` runs in ms per image, the least processor time of a run, and the peak resident memory in MB (of OpenVINO with
-what made its model). Needs torch, diffusers and openvino.
+Prints one JSON line (`measured.py`); the memory of OpenVINO is that of what made its model, too. Needs torch, diffusers and openvino.
 """
 
 import argparse
-import json
-import resource
-import time
 
 import torch
 from diffusers import AutoencoderKL, UNet2DConditionModel
+from measured import report
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--what", choices=["forward", "gradient", "decode"], default="forward")
@@ -75,11 +72,4 @@ def once():
     return latents.grad
 
 
-times, processor = [], []
-for _ in range(args.runs + 1):
-    started, before = time.perf_counter(), time.process_time()
-    once()
-    times.append(time.perf_counter() - started)
-    processor.append(time.process_time() - before)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-print(json.dumps({"ms_per_image": 1e3 * min(times[1:]) / args.batch, "processor_seconds": min(processor[1:]), "peak_mb": round(peak)}))
+report(once, args.runs, args.batch, counted=not args.precision.startswith("openvino"))

@@ -7,6 +7,8 @@
 that is x − σv, and the slope is (x − D)/level.
 """
 
+import math
+
 import torch
 
 from .solver_file import GUARD
@@ -20,17 +22,18 @@ except ImportError:  # a progress bar is nice, not needed
 
 
 @torch.no_grad()
-def sample_dyweight(model, x, sigmas=None, extra_args=None, callback=None, disable=None, *, solver):
+def sample_dyweight(model, x, sigmas=None, extra_args=None, callback=None, disable=None, *, solver, history=None):
     """Samples from `x`, a state at level `sigmas[0]`.
 
     `solver` is a `Solver`. `sigmas` are its `run_sigmas`, or a part of them to start or end in the middle; None is
-    the whole run. An analytical first step calls no model. State and slopes are kept in f32 at least.
+    the whole run. An analytical first step calls no model. State and slopes are kept in f32 at least. With the same
+    `History` for all parts of a run it takes the slopes along from part to part.
     """
     solver = getattr(solver, "file", solver)
     first, steps = (0, solver.steps) if sigmas is None else find_run(solver, sigmas)
     arguments = {} if extra_args is None else extra_args
     dtype, state = x.dtype, x.to(torch.promote_types(x.dtype, torch.float32))
-    ones, slopes = x.new_ones([x.shape[0]]), []
+    ones, slopes = x.new_ones([x.shape[0]]), [] if history is None else history.of(solver, first, state)
     for k in trange(steps, disable=disable):
         i = first + k
         time, level = solver.times[i], solver.levels[i]
@@ -46,7 +49,35 @@ def sample_dyweight(model, x, sigmas=None, extra_args=None, callback=None, disab
         row = solver.row(i, len(slopes))
         for weight, slope in zip(row, slopes[-len(row) :]):
             state = state + (solver.length(i) * weight) * slope
+    if history is not None and 0 < first + steps < solver.steps:
+        history.keep(solver, first + steps, state, slopes)
     return state.to(dtype)
+
+
+class History:
+    """Slopes of runs that ended in the middle, for the runs that go on from there: sigmas that were split, or two
+    networks that share a run. What goes on is known by its state: what is noised anew has no history."""
+
+    #: So many ends of parts are remembered.
+    KEPT = 8
+    #: A state is the same if it differs by no more than this share of its size: it has been scaled there and back.
+    TOLERANCE = 2e-3
+
+    def __init__(self):
+        self._ends = []
+
+    def of(self, solver, step, state):
+        """Slopes of the run that stands at `state` before a step; none if there was no such run."""
+        ends = [end for end in self._ends if end[:2] == (solver.record, step) and end[2].shape == state.shape]
+        found = [(float((end[2] - state.to(end[2])).norm() / state.norm()), -i) for i, end in enumerate(ends)]
+        apart, newest = min(found, default=(math.inf, 0))
+        return [slope.to(state) for slope in ends[-newest][3]] if apart <= self.TOLERANCE else []
+
+    def keep(self, solver, step, state, slopes):
+        """Remembers where a part of a run has ended."""
+        longest = max(len(row) for row in solver.weights[step:]) - 1
+        kept = [slope.cpu() for slope in slopes[len(slopes) - min(longest, len(slopes)) :]]
+        self._ends = [*self._ends[1 - self.KEPT :], (solver.record, step, state.cpu(), kept)]
 
 
 def find_run(solver, sigmas):
@@ -67,7 +98,7 @@ def find_run(solver, sigmas):
 def _agree(ours, given, to_the_end):
     """Whether f32 levels are the same; other samplers end at 0, and the last level of a run is not used."""
     compared = len(ours) - int(to_the_end)
-    return all(abs(a - b) <= 1e-4 * a for a, b in zip(ours[:compared], given))
+    return all(abs(a - b) <= 1e-4 * abs(a) for a, b in zip(ours[:compared], given))
 
 
 def _short(values):

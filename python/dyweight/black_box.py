@@ -13,7 +13,7 @@ import contextlib
 import copy
 import difflib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,7 +32,9 @@ class BlackBox:
         if getattr(pipe, "scheduler", None) is None or not hasattr(pipe.scheduler, "set_timesteps"):
             raise ValueError(f"{self.kind} has no scheduler of its own: give the part of it that has one")
         self.own = pipe.scheduler
-        self.takes = inspect.signature(type(pipe).__call__).parameters
+        #: What a run shows of the process beyond the scheduler's own settings.
+        self.settings: dict[str, Any] = {}
+        self.takes = _arguments(pipe)
         self._check_arguments()
         #: Decoding is spared where the pipeline can: no picture is looked at.
         self._latent = "output_type" in self.takes and "output_type" not in self.call
@@ -95,18 +97,39 @@ class BlackBox:
     @contextlib.contextmanager
     def borrowed(self) -> Iterator[None]:
         """While this lasts, the pipeline runs other schedulers without showing it."""
-        pipe, bar = self.pipe, dict(getattr(self.pipe, "_progress_bar_config", {}))
-        had_bar = hasattr(pipe, "_progress_bar_config")
+        bars = [(owner, vars(owner).get("_progress_bar_config")) for owner in _with_bars(self.pipe)]
         try:
-            if hasattr(pipe, "set_progress_bar_config"):
-                pipe.set_progress_bar_config(**{**bar, "disable": True})
+            for owner, bar in bars:
+                owner._progress_bar_config = {**(bar or {}), "disable": True}
             yield
         finally:
-            pipe.scheduler = self.own
-            if had_bar:
-                pipe._progress_bar_config = bar
-            elif hasattr(pipe, "_progress_bar_config"):
-                del pipe._progress_bar_config
+            self.pipe.scheduler = self.own
+            for owner, bar in bars:
+                if bar is None:
+                    del owner._progress_bar_config
+                else:
+                    owner._progress_bar_config = bar
+
+
+def _arguments(pipe: Any) -> Mapping[str, inspect.Parameter]:
+    """What a pipeline may be called with. A modular one asks its blocks."""
+    blocks = getattr(pipe, "_blocks", None)
+    if blocks is None:
+        return inspect.signature(type(pipe).__call__).parameters
+    named = [i for i in blocks.inputs if i.name]
+    return {i.name: inspect.Parameter(i.name, inspect.Parameter.KEYWORD_ONLY, default=i.default) for i in named}
+
+
+def _with_bars(pipe: Any) -> list[Any]:
+    """What shows progress: a pipeline, or blocks of a modular one."""
+    if not hasattr(pipe, "_blocks"):
+        return [pipe]
+    found, asked = [], [pipe._blocks]
+    while asked:
+        block = asked.pop()
+        found += [block] if hasattr(block, "progress_bar") else []
+        asked += list(dict(getattr(block, "sub_blocks", None) or {}).values())
+    return found
 
 
 def _devices(pipe: Any) -> list[Any]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from . import _native
+from .counts import seeds as whole_seeds
+from .counts import whole
 from .distributed import Comm
 from .model import Model
 from .progress import Bar
@@ -31,9 +33,11 @@ class Comparison:
         self.page = Path(found["report"])
         #: In a sentence: how much closer the best learned solver is than the best with fixed coefficients.
         self.headline: str | None = found["headline"]
+        self._names: dict[str, str] = found["names"]
 
     def score(self, solver: str, nfe: int) -> dict[str, Any]:
-        """One cell."""
+        """One cell, by the name of its row or by what was asked for."""
+        solver = self._names.get(solver, solver)
         for score in self.scores:
             if (score["solver"], score["nfe"]) == (solver, nfe):
                 return score
@@ -103,7 +107,7 @@ def compare(
     >>> model = dyweight.Model(denoiser, (1,), "denoised", (0.01, 20), dtype=torch.float64)
     >>> found = dyweight.compare(model, ["ddim", "ipndm:3"], nfe=[4, 6], out=tempfile.mkdtemp(), progress=False)
     >>> found.solvers, found.budgets, found.page.name
-    (['ddim', 'ipndm:3'], [4, 6], 'report.html')
+    (['Euler (DDIM)', 'iPNDM-3'], [4, 6], 'report.html')
     >>> found.score("ipndm:3", 6)["rmse"] < found.score("ddim", 6)["rmse"]
     True
 
@@ -134,7 +138,7 @@ def compare(
 
     request = {
         "solvers": list(solvers),
-        "nfe": [nfe] if isinstance(nfe, int) else [int(n) for n in nfe],
+        "nfe": [whole("nfe", n) for n in ([nfe] if isinstance(nfe, int) else nfe)],
         "schedule": _request(None, None, schedule)["options"],
         "search": search,
         "afs": afs,
@@ -146,7 +150,7 @@ def compare(
         "teacher": teacher,
         "teacher_order": teacher_order,
         "teacher_nfe": teacher_nfe,
-        "batch": batch,
+        "batch": whole("batch", batch),
         "out": os.fspath(out),
         "command": f"dyweight.compare({model.name}, {list(solvers)}, …, nfe={nfe}, seeds={_seeds(seeds)!r})",
         "times": True,
@@ -172,6 +176,8 @@ def _file(source: Solver | str | os.PathLike[str], folder: str, row: str) -> str
 def _seeds(seeds: str | range) -> str:
     if isinstance(seeds, str):
         return seeds
-    numbers = list(seeds)
+    numbers = whole_seeds(seeds)
+    if not numbers:
+        raise ValueError("seeds are none: at least one is needed")
     plain = isinstance(seeds, range) and seeds.step == 1 and len(numbers) > 1
     return f"{numbers[0]}-{numbers[-1]}" if plain else ",".join(map(str, numbers))

@@ -7,6 +7,10 @@ import hashlib
 from typing import Any
 
 
+#: Weights of up to so many numbers are taken as a whole.
+WHOLE = 1_000_000
+
+
 def digest(*values: Any) -> str:
     """A short name for the content of all values: tensors, arrays, pictures, containers and whatever is plain."""
     found = hashlib.sha256()
@@ -53,7 +57,7 @@ def _bytes_of(tensor: Any) -> Any:
 
 
 def weights(pipe: Any) -> list[Any]:
-    """Names, shapes and a few values of every weight: enough to tell one checkpoint or adapter from another."""
+    """Every weight: small ones whole, of large ones names, shapes and some values."""
     return [(name, _sketch(part)) for name, part in sorted(parts(pipe).items())]
 
 
@@ -72,16 +76,27 @@ def parts(pipe: Any) -> dict[str, Any]:
 
 
 def _sketch(network: Any) -> list[Any]:
-    """Of each weight its shape and some values of it, evenly."""
+    """Of each weight its content, of one beyond a million numbers its shape and some values, evenly."""
     found = []
     for name, value in network.state_dict().items():
         if not hasattr(value, "flatten") or getattr(value, "is_meta", False):
             found.append((name, str(getattr(value, "shape", ""))))
             continue
+        if value.numel() <= WHOLE:
+            found.append((name, digest(value)))
+            continue
         flat = value.detach().flatten()
-        stride = max(flat.numel() // 16, 1)
-        found.append((name, tuple(value.shape), [str(v) for v in flat[::stride][:17].cpu().tolist()]))
+        stride = flat.numel() // 256
+        found.append((name, tuple(value.shape), [str(v) for v in flat[::stride][:257].cpu().tolist()]))
     return found
+
+
+def settings(pipe: Any) -> list[Any]:
+    """What a pipeline is set to beside its weights: plain values of its configuration, and strengths of its adapters."""
+    plain = {k: v for k, v in dict(getattr(pipe, "config", {})).items() if isinstance(v, (bool, int, float, str))}
+    modules = (module for part in parts(pipe).values() for module in part.modules())
+    strengths = [dict(m.scaling) for m in modules if isinstance(getattr(m, "scaling", None), dict)]
+    return [{k: v for k, v in plain.items() if not k.startswith("_")}, strengths, adapters(pipe)]
 
 
 def adapters(pipe: Any) -> list[str]:

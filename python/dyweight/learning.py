@@ -19,7 +19,7 @@ import torch
 
 from . import identity
 from .black_box import BlackBox, Pair
-from .process import STOCHASTIC, Process, UnknownProcess, name_and_config, process_of
+from .process import STOCHASTIC, Process, UnknownProcess, betas, name_and_config, process_of
 from .scheduler import DyWeightScheduler
 from .solver_file import SolverFile, SolverFileError
 from .starts import Start, adams, as_weights, karras, log_uniform, resampled, second_order_multistep, shifted
@@ -62,7 +62,7 @@ class Setting:
     def scheduler(self, start: Start, number: int | None = None) -> DyWeightScheduler:
         """Ours, with a solver's coefficients."""
         record = record_of(start, self.process, number or self.number)
-        return DyWeightScheduler._from_solver(SolverFile(record), self.box.own, {})
+        return DyWeightScheduler._from_solver(SolverFile(record), self.box.own, self.box.settings)
 
 
 def record_of(start: Start, process: Process, number: int, scales: list[float] | None = None) -> dict[str, Any]:
@@ -86,13 +86,23 @@ def number_of_steps(box: BlackBox, make: Callable[[int], Any], evaluations: int,
     tried: dict[int, int] = {}
     number = evaluations
     while len(tried) < 10 and number >= 1 and number not in tried:
-        log = box.run(make(number), number, pair, **how)
+        try:
+            log = box.run(make(number), number, pair, **how)
+        except (ValueError, IndexError):
+            if not tried:
+                raise
+            break  # some schedulers cannot make so few steps
         made = tried[number] = log.evaluations
         if made == evaluations:
             return number, log
         number = max(round(number * evaluations / max(made, 1)), 1)
-        while number in tried and 1 <= number < 100 * evaluations:
-            number += 1 if tried[number] < evaluations else -1
+        towards = 1 if tried.get(number, made) < evaluations else -1
+        if number in tried:
+            number += towards
+        if number in tried and (tried[number] < evaluations) == (towards < 0):
+            break  # too few at one number, too many at the next
+        while number in tried:
+            number += towards
     found = ", ".join(f"{made} at {n}" for n, made in sorted(tried.items()))
     raise ValueError(
         f"{box.kind} cannot make {evaluations} evaluations here (evaluations at num_inference_steps: {found}):"
@@ -106,15 +116,19 @@ def setting_of(box: BlackBox, steps: int, reference_steps: int, pair: Pair) -> S
     own_number, few = _own_few(box, steps, pair)
     if not torch.isfinite(few.end).all():
         raise FloatingPointError(f"{box.kind} diverged (NaN or infinity) with its own scheduler and {own_number} steps")
+    scheduler = next(iter(few.runs.values()))["scheduler"]
+    if process.flow:
+        box.settings = _told_apart(box, scheduler, process, few)
+        name, config = name_and_config(box.own)
+        process = process_of({"_class_name": name, **config, **box.settings})
     number, _ = number_of_steps(box, lambda n: _uniform(box, process, n), steps, pair)
     begin = few.begin or 0
     total = max(round(reference_steps * own_number / steps), reference_steps)
     far = box.run(box.fresh(), total, pair, stop=True)
-    scheduler = next(iter(few.runs.values()))["scheduler"]
     levels = falling([process.level(t) for t in far.timesteps[far.begin or 0 :]])
     name, config = name_and_config(box.own)
     own = begin == 0 and name not in STOCHASTIC and not config.get("stochastic_sampling") and not box.call.get("eta")
-    end = _end(scheduler, process)
+    end = _end(scheduler)
     # Some schedulers end where their last call is, and make of it a step of no length.
     end = end if end < levels[-1] * (1.0 - 1e-6) else 0.0
     setting = Setting(box, process, steps, own_number, number, few, levels, end, own, total)
@@ -122,15 +136,43 @@ def setting_of(box: BlackBox, steps: int, reference_steps: int, pair: Pair) -> S
     return setting
 
 
+def _told_apart(box: BlackBox, scheduler: Any, process: Process, few: Log) -> dict[str, float]:
+    """Nothing where the network is told its level; a shift where that leads from what it is told to its level."""
+    sigmas = [float(v) for v in getattr(scheduler, "sigmas", [])][: len(few.timesteps)]
+    levels = [1.0 - v if scheduler.config.get("invert_sigmas") else v for v in sigmas]
+    pairs = list(zip(levels, map(process.level, few.timesteps)))
+    if all(abs(level - told) < 0.005 for level, told in pairs):
+        return {}
+    shifts = sorted(v * (1.0 - u) / (u * (1.0 - v)) for v, u in pairs if 0.01 < v < 0.99 and 0.01 < u < 0.99)
+    shift = shifts[len(shifts) // 2] if shifts else 1.0
+    for level, told in pairs:
+        if abs(level - shift * told / (1.0 + (shift - 1.0) * told)) > 0.005:
+            raise UnknownProcess(
+                f"{type(box.own).__name__} in {box.kind} is not served: at level {level:.3g} the network is told {told:.3g}"
+            )
+    return {"told_shift": shift}
+
+
 def _own_few(box: BlackBox, steps: int, pair: Pair) -> tuple[int, Log]:
     try:
         return number_of_steps(box, lambda _: box.fresh(), steps, pair)
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError) as error:
         # Some pipelines have an output_type, and none that spares decoding.
         if not box._latent:
-            raise
+            raise _explained(box, error) from error
         box.without_latents()
+    try:
         return number_of_steps(box, lambda _: box.fresh(), steps, pair)
+    except (AttributeError, TypeError, KeyError, IndexError, AssertionError) as error:
+        raise _explained(box, error) from error
+
+
+def _explained(box: BlackBox, error: Exception) -> Exception:
+    """What a pipeline has against its own scheduler, or against what it is called with, in a sentence."""
+    if isinstance(error, ValueError):
+        return error
+    said = " ".join(str(error).split())[:300]
+    return NotImplementedError(f"{box.kind} does not run with {type(box.own).__name__} as it is called here: {said}")
 
 
 def falling(levels: Iterable[float]) -> list[float]:
@@ -142,14 +184,14 @@ def falling(levels: Iterable[float]) -> list[float]:
     return kept
 
 
-def _end(scheduler: Any, process: Process) -> float:
+def _end(scheduler: Any) -> float:
     """The level at which the pipeline's own scheduler stops."""
     if hasattr(scheduler, "final_alpha_cumprod"):
         alpha = float(scheduler.final_alpha_cumprod)
         return math.sqrt(max(1.0 / alpha - 1.0, 0.0))
     sigmas = getattr(scheduler, "sigmas", None)
     last = float(sigmas[-1]) if sigmas is not None and len(sigmas) else 0.0
-    return 1.0 - last if getattr(process, "inverted", False) else last
+    return 1.0 - last if scheduler.config.get("invert_sigmas") else last
 
 
 def _uniform(box: BlackBox, process: Process, steps: int) -> DyWeightScheduler:
@@ -158,7 +200,7 @@ def _uniform(box: BlackBox, process: Process, steps: int) -> DyWeightScheduler:
     told = [process.told(high), process.told(max(low, 1e-3))]
     levels = [process.level(told[0] + i / steps * (told[1] - told[0])) for i in range(steps)] + [0.0]
     start = adams("Euler", levels, 1)
-    return DyWeightScheduler._from_solver(SolverFile(record_of(start, process, steps)), box.own, {})
+    return DyWeightScheduler._from_solver(SolverFile(record_of(start, process, steps)), box.own, box.settings)
 
 
 def network_calls(box: BlackBox, setting: Setting, pair: Pair) -> int:
@@ -204,7 +246,9 @@ def check(setting: Setting, pair: Pair) -> float:
     number, theirs = number_of_steps(box, lambda _: copy.deepcopy(sibling), steps, pair, keep=True, rival=True)
     begin = theirs.begin or 0
     levels = [process.level(t) for t in theirs.timesteps[begin:]]
-    end = _end(next(iter(theirs.runs.values()))["scheduler"], process)
+    end = _end(next(iter(theirs.runs.values()))["scheduler"])
+    # Some schedulers end where their last call is, and make of it a step of no length.
+    end = min(end, levels[-1] * (1.0 - 1e-6))
     if len(falling([*levels, end])) != steps + 1:
         raise UnknownProcess(
             f"{type(box.own).__name__} in {box.kind}: the levels of its timesteps do not fall: {[f'{v:.3g}' for v in levels]}"
@@ -250,22 +294,31 @@ def first_order(own: Any) -> Any:
     import diffusers
 
     name, config = name_and_config(own)
-    process = process_of(own)
+    config, process = _portable(config), process_of(own)
     plain = {"use_karras_sigmas": False, "use_exponential_sigmas": False, "use_beta_sigmas": False}
     if name.startswith("EDM"):
         return _made(diffusers.EDMEulerScheduler, config)
+    if name == "MiniMaxH3Scheduler":
+        return _made(diffusers.MiniMaxH3Scheduler, config)
     if name.startswith(("FlowMatch", "LTXEuler")):
         return _made(diffusers.FlowMatchEulerDiscreteScheduler, {**config, "stochastic_sampling": False})
     if name.startswith(("Cosine", "IPNDM")):
         return None
     if name == "EulerDiscreteScheduler":
-        return _made(diffusers.EulerDiscreteScheduler, {**config, **plain})
+        return _made(diffusers.EulerDiscreteScheduler, {**config, **plain, "final_sigmas_type": "zero"})
     if config.get("snr_shift_scale"):
         return _made(diffusers.CogVideoXDDIMScheduler, {**config, "clip_sample": False})
     if not process.flow and "set_alpha_to_one" in config and not config.get("trained_betas"):
         return _made(diffusers.DDIMScheduler, {**config, "clip_sample": False, "thresholding": False, "set_alpha_to_one": True})
     more = {"solver_order": 1, "algorithm_type": "dpmsolver++", "thresholding": False, "final_sigmas_type": "zero"}
     return _made(diffusers.DPMSolverMultistepScheduler, {**config, **plain, **more})
+
+
+def _portable(config: dict[str, Any]) -> dict[str, Any]:
+    """Settings that every class of noise tables takes: few know the sigmoid rule."""
+    if config.get("beta_schedule") != "sigmoid" or config.get("trained_betas") is not None:
+        return config
+    return {**config, "beta_schedule": "linear", "trained_betas": betas(config, config.get("num_train_timesteps", 1000))}
 
 
 def _made(kind: Any, config: dict[str, Any]) -> Any:
@@ -283,14 +336,14 @@ def rivals(own: Any) -> dict[str, Callable[[], Any]]:
     name, config = name_and_config(own)
     if name.startswith("EDM"):
         return {"DPM-Solver++(2M)": lambda: _made(diffusers.EDMDPMSolverMultistepScheduler, config)}
-    if name.startswith(("Cosine", "IPNDM")) or config.get("invert_sigmas") or config.get("snr_shift_scale"):
+    if name.startswith(("Cosine", "IPNDM", "MiniMax")) or config.get("invert_sigmas") or config.get("snr_shift_scale"):
         return {}
     if getattr(process_of(own), "continuous", False):
         return {}
     if name.startswith(("FlowMatch", "LTXEuler")):
         shift = config.get("shift") or 1.0
         config = {**config, "use_flow_sigmas": True, "prediction_type": "flow_prediction", "flow_shift": shift}
-    config = {k: v for k, v in config.items() if k not in ("solver_type", "algorithm_type", "solver_order")}
+    config = {k: v for k, v in _portable(config).items() if k not in ("solver_type", "algorithm_type", "solver_order")}
     return {
         "DPM-Solver++(2M)": lambda: _made(diffusers.DPMSolverMultistepScheduler, config),
         "UniPC": lambda: _made(diffusers.UniPCMultistepScheduler, config),
@@ -327,7 +380,7 @@ def _of_diffusers(setting: Setting) -> list[Start]:
             if "sigmas" in offered and "sigmas" not in takes:
                 offered = {"num_inference_steps": len(offered["sigmas"]), **{k: offered[k] for k in ("mu",) if k in offered}}
             scheduler = _without_clipping(scheduler)
-            end = _end_after(scheduler, offered, process)
+            end = _end_after(scheduler, offered)
             start = as_weights(name, scheduler, process, offered, setting.begin, end)
         except (ValueError, TypeError, RuntimeError, AssertionError, IndexError, NotImplementedError, AttributeError):
             continue  # a rival that cannot make these steps is no start
@@ -340,10 +393,10 @@ def _without_clipping(scheduler: Any) -> Any:
     return type(scheduler).from_config({**scheduler.config, **off}) if off else scheduler
 
 
-def _end_after(scheduler: Any, offered: dict[str, Any], process: Process) -> float:
+def _end_after(scheduler: Any, offered: dict[str, Any]) -> float:
     takes = inspect.signature(type(scheduler).set_timesteps).parameters
     scheduler.set_timesteps(**{k: v for k, v in offered.items() if k in takes})
-    return _end(scheduler, process)
+    return _end(scheduler)
 
 
 def _of_formulas(setting: Setting) -> list[Start]:
@@ -404,8 +457,9 @@ class Lab:
     def _of_everything(self) -> str:
         box, setting = self.setting.box, self.setting
         return identity.digest(
-            box.kind, name_and_config(box.own), identity.weights(box.pipe), box.call, setting.reference_steps,
-            setting.reference_is_own, setting.few.offered, [round(v, 9) for v in setting.long_levels],
+            box.kind, name_and_config(box.own), identity.weights(box.pipe), identity.settings(box.pipe), box.call,
+            setting.reference_steps, setting.reference_is_own, setting.few.offered,
+            [round(v, 9) for v in setting.long_levels],
         )  # fmt: skip
 
     def name(self, *more: Any) -> str:

@@ -445,7 +445,8 @@ class _Torch:
         def pullback(cotangent: bytearray) -> tuple[bytes, bytes]:
             with torch.inference_mode(False):
                 g = self.shown(cotangent, model).to(answer.dtype)
-                grads = torch.autograd.grad(answer, (shown, sigma), g, allow_unused=True)
+                # Second-order descent asks twice. What the graph holds goes with this function.
+                grads = torch.autograd.grad(answer, (shown, sigma), g, retain_graph=True, allow_unused=True)
             if not (self.follows_t or self.warned):
                 self.warned = True
                 warnings.warn(

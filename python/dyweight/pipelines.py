@@ -246,9 +246,9 @@ class _Job:
         self.evaluations += evaluations
 
     def estimate(self) -> None:
-        """Says how long it may take, from the time of one short run."""
+        """Says how long it may take and what it holds, from one short run."""
         seconds = timer()
-        self.setting.box.run(self.setting.box.fresh(), self.setting.own_number, self.plan.training[0])
+        log = self.setting.box.run(self.setting.box.fresh(), self.setting.own_number, self.plan.training[0])
         each = seconds() / self.setting.steps
         pairs = len(self.plan.training) + len(self.plan.validation) + len(self.plan.test)
         steps, parameters = self.setting.steps, self._parameters()
@@ -256,9 +256,12 @@ class _Job:
         candidates = 20 * min(4, len(self.plan.training)) + 3 * len(self.plan.training)
         total = pairs * self.setting.reference_steps + (solves + candidates + 4 * len(self.plan.test)) * steps
         share = 1 if self.comm is None else self.comm.size
+        # References, and twice one pair's ends under every candidate, in f64.
+        held = 8 * len(log.end) * (pairs + 2 * (parameters + 1))
         self.say(
             f"{self.setting.box.kind}: {steps} evaluations of {each:.3g} s ({self.setting.calls} network calls each),"
-            f" {parameters} parameters, {pairs} pairs: at most {total} evaluations, {_duration(total * each / share)}"
+            f" {parameters} parameters, {pairs} pairs: at most {total} evaluations, {_duration(total * each / share)};"
+            f" the memory of sampling and {_size(held)}"
         )
 
     def _parameters(self) -> int:
@@ -360,6 +363,7 @@ def _finished(
         "network": identity.digest(identity.networks(box.pipe)), "dtype": str(getattr(box.pipe, "dtype", None)), "adapters": identity.adapters(box.pipe),
         "call": {k: v for k, v in box.call.items() if isinstance(v, (bool, int, float, str))},
         "num_inference_steps": setting.number, "variance_one": setting.process.outer(1.0) != 1.0, **({"mu": float(few["mu"])} if few.get("mu") is not None else {}),
+        **box.settings,
         **({"offered": [float(v) for v in few["sigmas"]]} if few.get("sigmas") is not None else {}),
     }  # fmt: skip
     made = {**record, "training": facts, "model": {"name": box.kind}}
@@ -374,6 +378,13 @@ def _guidance(box: BlackBox) -> Any:
     """The scale that a pipeline is called with, be it by default."""
     default = box.takes["guidance_scale"].default if "guidance_scale" in box.takes else None
     return {**box.conditions[0], **box.call}.get("guidance_scale", default)
+
+
+def _size(count: float) -> str:
+    for unit, length in (("GB", 1e9), ("MB", 1e6)):
+        if count >= length:
+            return f"{count / length:.3g} {unit}"
+    return f"{count / 1e3:.3g} kB"
 
 
 def _duration(seconds: float) -> str:

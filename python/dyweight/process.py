@@ -36,7 +36,9 @@ _TABLE_CLASSES = {
     "KDPM2AncestralDiscreteScheduler", "KDPM2DiscreteScheduler", "LMSDiscreteScheduler", "PNDMScheduler",
     "SASolverScheduler", "UnCLIPScheduler", "UniPCMultistepScheduler",
 }  # fmt: skip
-_FLOW_CLASSES = {"FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler", "LTXEulerAncestralRFScheduler"}
+_FLOW_CLASSES = {
+    "FlowMatchEulerDiscreteScheduler", "FlowMatchHeunDiscreteScheduler", "LTXEulerAncestralRFScheduler", "MiniMaxH3Scheduler",
+}  # fmt: skip
 _EDM_CLASSES = {"EDMEulerScheduler", "EDMDPMSolverMultistepScheduler"}
 _ANGLE_CLASSES = {"CosineDPMSolverMultistepScheduler", "IPNDMScheduler"}
 #: Schedulers that add noise as they go: no two runs with other grids lead to the same picture.
@@ -106,8 +108,8 @@ class Process:
 class TableProcess(Process):
     """A discrete noise table: the network is told where in the table a level is. States are of variance one."""
 
-    def __init__(self, table, prediction="epsilon", last=999, continuous=False):
-        self.table, self.prediction, self.last, self.continuous = table, prediction, last, continuous
+    def __init__(self, table, prediction="epsilon", last=999, continuous=False, ends=(None, None)):
+        self.table, self.prediction, self.last, self.continuous, self.ends = table, prediction, last, continuous, ends
 
     def told(self, level):
         return 0.25 * math.log(max(level, 1e-12)) if self.continuous else self.table.timestep(level)
@@ -120,7 +122,8 @@ class TableProcess(Process):
 
     @property
     def sigma_range(self):
-        return self.table.sigma(0), self.table.sigma(self.last)
+        low, high = self.ends
+        return self.table.sigma(0) if low is None else low, self.table.sigma(self.last) if high is None else high
 
 
 class AngleProcess(Process):
@@ -168,18 +171,24 @@ class EdmProcess(Process):
 
 
 class FlowProcess(Process):
-    """Flow matching. With inverted levels the network is told 1−σ and answers with the opposite velocity."""
+    """Flow matching. With inverted levels the network is told 1−σ and answers with the opposite velocity.
+
+    Some pipelines (CogView4) shift their levels and not the times that the network is told: `shift` leads from these to
+    levels.
+    """
 
     flow, sigma_range = True, (0.0, 1.0)
 
-    def __init__(self, steps=1000, inverted=False, prediction="flow_prediction"):
-        self.steps, self.inverted, self.prediction = steps, inverted, prediction
+    def __init__(self, steps=1000, inverted=False, prediction="flow_prediction", shift=1.0):
+        self.steps, self.inverted, self.prediction, self.shift = steps, inverted, prediction, shift
 
     def told(self, level):
-        return (1.0 - level if self.inverted else level) * self.steps
+        time = level / (self.shift - (self.shift - 1.0) * level)
+        return (1.0 - time if self.inverted else time) * self.steps
 
     def level(self, told):
-        return 1.0 - told / self.steps if self.inverted else told / self.steps
+        time = 1.0 - told / self.steps if self.inverted else told / self.steps
+        return self.shift * time / (1.0 + (self.shift - 1.0) * time)
 
     def slope(self, output, x, level, time):
         """The velocity n − a, from n or a where the network predicts those."""
@@ -224,9 +233,12 @@ def process_of(scheduler):
     """The process of a scheduler, or of a scheduler's configuration."""
     name, config = name_and_config(scheduler)
     _refuse_unknown(name, config)
+    if name == "MiniMaxH3Scheduler":  # told 1−σ, and answers with the velocity towards the data
+        return FlowProcess(1, inverted=True)
     if _is_flow(name, config):
         said = config.get("prediction_type", "epsilon") if config.get("use_flow_sigmas") else "flow_prediction"
-        return FlowProcess(config.get("num_train_timesteps", 1000), bool(config.get("invert_sigmas")), said)
+        shift = config.get("told_shift") or 1.0  # not of diffusers: what learning found
+        return FlowProcess(config.get("num_train_timesteps", 1000), bool(config.get("invert_sigmas")), said, shift)
     prediction = config.get("prediction_type", "v_prediction" if name.startswith("Cosine") else "epsilon")
     known = ("epsilon", "v_prediction", "sample")
     if prediction not in known:
@@ -288,6 +300,9 @@ def _refuse_unknown(name, config):
     if name not in _TABLE_CLASSES | _FLOW_CLASSES | _EDM_CLASSES | _ANGLE_CLASSES:
         raise UnknownProcess(f"{name} is not served: its process is not known")
     defaults = _defaults(name)
+    spread = [config.get(f"use_{kind}_sigmas") for kind in ("karras", "exponential", "beta")]
+    if config.get("interpolation_type") == "log_linear" and not any(spread) and config.get("timestep_type") != "continuous":
+        raise UnknownProcess(f"{name} with interpolation_type='log_linear' is not served: its levels are not those of its timesteps")
     for key, value in config.items():
         # A setting that its own class does not have came with an earlier scheduler and has no effect.
         if key in _GRID | _PROCESS or key not in defaults or value == defaults[key]:
@@ -319,7 +334,9 @@ def _table_process(name, config, prediction):
     count = config.get("num_train_timesteps", 1000)
     continuous = config.get("timestep_type") == "continuous" and prediction == "v_prediction"
     table = noise_table(config, count, zero_last=not name.startswith("CogVideoX"))
-    process = TableProcess(table, prediction, len(table.log_alphas) - 1, continuous)
+    # Levels that are told as they are may lie beyond the table.
+    ends = _range(config, None, None) if continuous else (None, None)
+    process = TableProcess(table, prediction, len(table.log_alphas) - 1, continuous, ends)
     if config.get("thresholding") or config.get("clip_sample"):
         process.clip = _Clip(config)
     return process
@@ -327,7 +344,7 @@ def _table_process(name, config, prediction):
 
 def noise_table(config, count, zero_last=True):
     """ln α of a configuration, in f64."""
-    squares = _running_products([1.0 - beta for beta in _betas(config, count)])
+    squares = _running_products([1.0 - beta for beta in betas(config, count)])
     shift = config.get("snr_shift_scale") or 1.0
     squares = [a / (shift + (1.0 - shift) * a) for a in squares]
     alphas = [math.sqrt(a) for a in squares]
@@ -347,7 +364,8 @@ def _running_products(factors):
     return products
 
 
-def _betas(config, count):
+def betas(config, count):
+    """β of a configuration."""
     schedule, start, end = config.get("beta_schedule", "linear"), config.get("beta_start", 1e-4), config.get("beta_end", 0.02)
     trained = config.get("trained_betas")
     if trained is not None:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _native
+from .counts import seeds as whole_seeds
+from .counts import whole
 from .model import Array, Model, _samples, _three
 from .solver import Solver
 from .training import _conditioned, _plain, _request
@@ -40,7 +42,7 @@ def noise(seeds: Sequence[int] | range, shape: Sequence[int], rng: str = "native
     >>> bool((dyweight.noise([1], (2, 2))[0] == dyweight.noise([0, 1], (2, 2))[1]).all())
     True
     """
-    numbers = _native.noise([int(s) for s in seeds], _three(tuple(shape)), rng)
+    numbers = _native.noise(whole_seeds(seeds), _three(tuple(shape)), rng)
     return np.frombuffer(numbers).reshape(-1, *shape)
 
 
@@ -84,12 +86,14 @@ def sample(
         afs, denoise_to_zero: analytical first step and final denoising, of handcrafted solvers.
         schedule: options of the grid of handcrafted solvers: schedule, rho, sigma_min, sigma_max, sigmas, shift …
     """
+    if batch is not None:
+        batch = whole("batch", batch)
     model = _conditioned(model, None)
     given = _samples(noise, model.shape, "noise") if noise is not None else None
     if (given is None) == (seeds is None):
         raise TypeError("give either noise or seeds")
     if seeds is not None:
-        numbers = _native.noise([int(s) for s in seeds], _three(model.shape), rng)
+        numbers = _native.noise(whole_seeds(seeds), _three(model.shape), rng)
     else:
         numbers = bytearray(np.ascontiguousarray(given, np.float64).tobytes())
     request: dict[str, Any] = {"conditions": conditions, "guidance": guidance, "batch": batch}

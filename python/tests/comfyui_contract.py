@@ -7,6 +7,7 @@ import sys
 import types
 from pathlib import Path
 
+import k_diffusion.sampling
 import torch
 from reference import Mixture
 
@@ -21,6 +22,13 @@ class NoiseProcess:
         return latent
 
 
+class ImageToImage(NoiseProcess):
+    """Anything that is none of the known ones."""
+
+    def calculate_input(self, sigma, noise):
+        return noise
+
+
 class Flow:
     """x = (1−σ)x₀ + σn, and the result is divided by 1−σ."""
 
@@ -30,8 +38,13 @@ class Flow:
     def inverse_noise_scaling(self, sigma, latent):
         return latent / (1 - sigma)
 
+    sigma_max = torch.tensor(1.0)
+
     def timestep(self, sigma):
         return sigma
+
+    def percent_to_sigma(self, percent):
+        return 1.0 - percent
 
 
 class Discrete(torch.nn.Module):
@@ -43,8 +56,15 @@ class Discrete(torch.nn.Module):
         alphas = torch.cumprod(1 - betas, 0)
         self.register_buffer("sigmas", ((1 - alphas) / alphas).sqrt().float())
 
+    @property
+    def sigma_max(self):
+        return self.sigmas[-1]
+
     def timestep(self, sigma):
         return (sigma.log()[:, None] - self.sigmas.log()).abs().argmin(1)
+
+    def percent_to_sigma(self, percent):
+        return float(self.sigmas[round(999 * (1.0 - percent))])
 
 
 class Sampler:
@@ -65,7 +85,7 @@ class Sampler:
             x,
             sigmas,
             extra_args=extra_args,
-            callback=lambda step: callback(step["i"], step["denoised"], step["x"]),
+            callback=lambda step: callback(step["i"], step["denoised"], step["x"], len(sigmas) - 1),
             disable=True,
             **self.extra_options,
         )
@@ -96,7 +116,39 @@ class Model:
         return cfg * (x - level * mixture(x, level) if self.flow else mixture(x, level)).reshape(x.shape)
 
 
+def calculate_sigmas(sampling, scheduler, steps):
+    """A grid for each name, from the largest level to 0."""
+    line = 1.0 - torch.arange(steps + 1) / steps
+    shift = {"simple": 1.0, "normal": 2.0, "sgm_uniform": 3.0, "beta": 1.5}.get(scheduler, 4.0)
+    if isinstance(sampling, Flow):
+        return shift * line / (1.0 + (shift - 1.0) * line)
+    return k_diffusion.sampling.get_sigmas_karras(steps, 0.03, float(sampling.sigma_max), rho=3.0 + shift)
+
+
+def sampler_object(name):
+    """LMS stands in for UniPC."""
+    functions = {"dpmpp_2m": k_diffusion.sampling.sample_dpmpp_2m, "uni_pc": k_diffusion.sampling.sample_lms}
+    return Sampler(functions[name], {})
+
+
+class ProgressBar:
+    def __init__(self, total):
+        self.total, self.current = total, 0
+
+    def update(self, value):
+        self.current += value
+
+    def update_absolute(self, value):
+        self.current = value
+
+
+class Interrupted(Exception):
+    pass
+
+
 class World:
+    kinds = ("eps", "flow")
+
     def __init__(self, _, folder):
         self.folder = folder / "dyweight"
         self.folder.mkdir()
@@ -106,21 +158,45 @@ class World:
             return [path.name for path in sorted(Path(places[kind][0][0]).iterdir()) if path.suffix in places[kind][1]]
 
         sampling = types.ModuleType("comfy.model_sampling")
-        sampling.CONST, sampling.ModelSamplingDiscrete = Flow, Discrete
+        sampling.CONST, sampling.EPS, sampling.ModelSamplingDiscrete = Flow, NoiseProcess, Discrete
+        sampling.IMG_TO_IMG = ImageToImage
         samplers = types.ModuleType("comfy.samplers")
-        samplers.KSAMPLER = Sampler
+        samplers.KSAMPLER, samplers.calculate_sigmas = Sampler, calculate_sigmas
+        samplers.sampler_object = sampler_object
+        samplers.KSampler = types.SimpleNamespace(DISCARD_PENULTIMATE_SIGMA_SAMPLERS={"uni_pc"})
+        sample = types.ModuleType("comfy.sample")
+        sample.fix_empty_latent_channels = lambda model, latent: latent
+        sample.prepare_noise = lambda latent, seed: torch.randn(latent.shape, generator=torch.manual_seed(seed))
+        sample.sample_custom = self._sample_custom
+        utils, management = types.ModuleType("comfy.utils"), types.ModuleType("comfy.model_management")
+        utils.ProgressBar, management.InterruptProcessingException = ProgressBar, Interrupted
+        management.throw_exception_if_processing_interrupted = self._interrupt
+        management.interrupt_current_processing = lambda: setattr(self, "interrupted", True)
+        self.interrupted = False
         comfy = types.ModuleType("comfy")
-        comfy.model_sampling, comfy.samplers = sampling, samplers
+        comfy.model_sampling, comfy.samplers, comfy.sample = sampling, samplers, sample
+        comfy.utils, comfy.model_management = utils, management
         folders = types.ModuleType("folder_paths")
         folders.models_dir, folders.folder_names_and_paths = str(folder), places
         folders.add_model_folder_path = lambda kind, path: places.update({kind: ([path], set())})
         folders.get_filename_list = names
         folders.get_full_path_or_raise = lambda kind, name: str(Path(places[kind][0][0]) / name)
-        for module in (comfy, sampling, samplers, folders):
+        for module in (comfy, sampling, samplers, sample, utils, management, folders):
             sys.modules[module.__name__] = module
+
+    def _sample_custom(self, model, noise, cfg, sampler, sigmas, positive, negative, latent, callback, **_):
+        return sampler.sample(model, sigmas, {"cfg": cfg}, callback, noise, latent)
+
+    def _interrupt(self):
+        if self.interrupted:
+            self.interrupted = False
+            raise Interrupted
 
     def shape(self, kind):
         return (3, 2, 2)
+
+    def conditioning(self, kind):
+        return [], []
 
     def model(self, kind):
         if kind == "flow":
@@ -132,7 +208,7 @@ class World:
         seen = []
         model.told.clear()
 
-        def callback(i, denoised, x):
+        def callback(i, denoised, x, total):
             seen.append({"x": x.double().numpy().copy(), "denoised": denoised.double().numpy().copy()})
 
         image = torch.zeros_like(noise) if image is None else image

@@ -55,7 +55,7 @@ def from_fixture(checkout, name):
         components = case.get_dummy_components()
         inputs = case.get_dummy_inputs("cpu") if "device" in _names(case.get_dummy_inputs) else case.get_dummy_inputs()
         pipe = case.pipeline_class(**components)
-    tiny._quiet(pipe)
+    tiny.quiet(pipe)
     left_out = ("generator", "num_inference_steps", "output_type", "return_dict", "latents")
     return pipe, {k: v for k, v in inputs.items() if k not in left_out}
 
@@ -120,21 +120,49 @@ def _umt5(name):
     return UMT5EncoderModel(UMT5Config(vocab_size=64, d_model=32, d_kv=8, d_ff=37, num_layers=2, num_heads=4))
 
 
+#: Where Qwen's models look for these words; other networks have fewer words, and get them behind the letters.
+_QWEN = {
+    "<|im_start|>": 151644, "<|im_end|>": 151645, "<|vision_start|>": 151652, "<|vision_end|>": 151653,
+    "<|vision_pad|>": 151654, "<|image_pad|>": 151655, "<|video_pad|>": 151656,
+}  # fmt: skip
+_CHAT = """{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for c in m['content'] %}\
+{% if c['type'] == 'text' %}{{ c['text'] }}{% else %}<|vision_start|><|image_pad|><|vision_end|>{% endif %}{% endfor %}\
+{% endif %}{% endfor %}"""
+
+
 def letters(name=""):
     """A fast tokeniser of letters with the special tokens of several families."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    special = ["<pad>", "</s>", "<unk>", "<bos>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|image_pad|>", "<|vision_end|>"]
-    words = [*special, *tiny.LETTERS, " ", "\n", ".", ",", *"ABCDEFGHIJKLMNOPQ"]
-    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+    words = ["<pad>", "</s>", "<unk>", "<bos>", *_QWEN, *tiny.LETTERS, " ", "\n", ".", ",", *"ABCDEFGHIJKLMNOPQ"]
+    places = {word: i for i, word in enumerate(words)} | (_QWEN if "Qwen" in str(name) else {})
+    tokenizer = Tokenizer(models.WordLevel(places, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     made = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", bos_token="<bos>",
-        additional_special_tokens=special[4:], model_max_length=512,
+        additional_special_tokens=list(_QWEN), model_max_length=512,
     )  # fmt: skip
-    made.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    made.chat_template = _CHAT
     return made
+
+
+def _processor(name=""):
+    """Letters, and pictures in patches, as Qwen's networks take them."""
+    import transformers
+
+    if "Qwen" not in str(name):
+        return letters(name)
+    return transformers.Qwen2VLProcessor(
+        image_processor=transformers.Qwen2VLImageProcessor(), tokenizer=letters(name),
+        video_processor=transformers.Qwen2VLVideoProcessor(), chat_template=_CHAT,
+    )  # fmt: skip
+
+
+def _hearing(name):
+    from transformers import ClapFeatureExtractor
+
+    return ClapFeatureExtractor()
 
 
 _MADE_BY_NAME = {
@@ -142,7 +170,8 @@ _MADE_BY_NAME = {
     "AutoTokenizer": letters, "T5TokenizerFast": letters, "T5Tokenizer": letters, "GemmaTokenizer": letters,
     "GemmaTokenizerFast": letters, "Qwen2Tokenizer": letters, "Qwen2TokenizerFast": letters, "LlamaTokenizer": letters,
     "LlamaTokenizerFast": letters, "RobertaTokenizer": letters, "XLMRobertaTokenizerFast": letters, "BertTokenizer": letters,
-    "AutoConfig": _t5_config, "T5EncoderModel": _t5, "UMT5EncoderModel": _umt5, "BertModel": _bert,
+    "AutoProcessor": _processor, "Qwen2VLProcessor": _processor, "Qwen2_5_VLProcessor": _processor, "Qwen3VLProcessor": _processor,
+    "ClapFeatureExtractor": _hearing, "AutoConfig": _t5_config, "T5EncoderModel": _t5, "UMT5EncoderModel": _umt5, "BertModel": _bert,
 }  # fmt: skip
 
 
@@ -150,49 +179,3 @@ def _clip_tokenizer():
     made = tiny.clip_tokenizer(_folder())
     made.model_max_length = 77
     return made
-
-
-def _image(*shape):
-    return torch.rand(*shape, generator=torch.manual_seed(5))
-
-
-def _made_image_to_image():
-    import diffusers
-
-    pipe = tiny.stable_diffusion(_folder(), kind=diffusers.StableDiffusionImg2ImgPipeline)
-    return pipe, {"prompt": "a", "image": _image(1, 3, 16, 16), "strength": 0.6}
-
-
-def _made_pixels():
-    import diffusers
-
-    torch.manual_seed(0)
-    unet = diffusers.UNet2DModel(
-        sample_size=16, in_channels=3, out_channels=3, block_out_channels=(8, 16), layers_per_block=1, norm_num_groups=4,
-        down_block_types=("DownBlock2D",) * 2, up_block_types=("UpBlock2D",) * 2,
-    )  # fmt: skip
-    return tiny._quiet(diffusers.DDIMPipeline(unet, diffusers.DDIMScheduler(clip_sample=False))), {}
-
-
-def _made_classes():
-    import diffusers
-
-    torch.manual_seed(0)
-    network = diffusers.DiTTransformer2DModel(
-        sample_size=8, num_layers=1, patch_size=2, attention_head_dim=8, num_attention_heads=2, in_channels=4, out_channels=8,
-        attention_bias=True, activation_fn="gelu-approximate", num_embeds_ada_norm=1000, norm_type="ada_norm_zero",
-        norm_elementwise_affine=False,
-    )  # fmt: skip
-    scheduler = diffusers.DDIMScheduler(clip_sample=False)
-    return tiny._quiet(diffusers.DiTPipeline(network, tiny.vae(), scheduler)), {"class_labels": [3]}
-
-
-MADE = {
-    "stable diffusion": lambda: (tiny.stable_diffusion(_folder()), {"prompt": "a"}),
-    "stable diffusion v": lambda: (tiny.stable_diffusion(_folder(), "v_prediction"), {"prompt": "a"}),
-    "sdxl": lambda: (tiny.sdxl(_folder()), {"prompt": "a"}),
-    "image to image": _made_image_to_image,
-    "pixels": _made_pixels,
-    "learned variance": _made_classes,
-    "flux": lambda: (tiny.flux(_folder()), {"prompt": "a", "height": 16, "width": 16, "max_sequence_length": 16}),
-}

@@ -129,7 +129,7 @@ def test_comparing_gives_the_numbers_of_the_program(run, tmp_path):
             tmp_path / "dyweight-nfe4.json", "--seeds", "0-63", "--out", tmp_path / "theirs", "--json")  # fmt: skip
     )
     theirs = {score["row"]: score["rmse"] for score in told["scores"]}
-    assert found.solvers == ["ddim", "dpmpp:2", "ipndm", "dyweight"] and found.budgets == [4]
+    assert found.solvers == ["Euler (DDIM)", "DPM-Solver++(2M)", "iPNDM", "dyweight"] and found.budgets == [4]
     for row in found.solvers:
         ours = found.score(row, 4)
         assert abs(ours["rmse"] - theirs[row]["value"]) < 1e-8 and abs(ours["error"] - theirs[row]["error"]) < 1e-8

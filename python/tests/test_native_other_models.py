@@ -40,6 +40,7 @@ def asked(fn, shape=SHAPE, prediction="eps", **options):
     levels = np.array([0.7, 2.0])
     value, pullback = model._answer_with_pullback(bytearray(x.tobytes()), bytearray(levels.tobytes()), None)
     to_x, to_levels = pullback(bytearray(np.ones_like(x).tobytes()))
+    assert pullback(bytearray(np.ones_like(x).tobytes())) == (to_x, to_levels), "asked again"
     found = [np.frombuffer(value, wire), np.frombuffer(to_x, wire), np.frombuffer(to_levels)]
     assert [part.size for part in found] == [x.size, x.size, 2]
     return found

@@ -32,6 +32,7 @@ UNDERSTOOD = {
     "flow": diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0),
     "inverted flow (Mochi, OmniGen)": diffusers.FlowMatchEulerDiscreteScheduler(invert_sigmas=True),
     "stretched flow (Qwen)": diffusers.FlowMatchEulerDiscreteScheduler(shift_terminal=0.02),
+    "time and velocity reversed (MiniMax-H3)": diffusers.MiniMaxH3Scheduler(shift=3.0),
     "flow by UniPC (Wan)": diffusers.UniPCMultistepScheduler(
         prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=3.0
     ),
@@ -72,7 +73,7 @@ def test_levels_and_timesteps_belong_together_as_in_diffusers(name, what):
 def test_a_first_order_step_is_that_of_diffusers(name):
     """One step to the end of a run: what the network says becomes data as diffusers' own scheduler has it."""
     own = UNDERSTOOD[name]
-    own.set_timesteps(1)
+    own.set_timesteps(2 if name.startswith("time and velocity") else 1)  # its steps count levels, the end's too
     process, level = process_of(own), own_levels(own)[0]
     plain = process.flow or type(own).__name__.startswith(("Euler", "EDM", "Cosine"))
     x = torch.randn(1, 3, 4, 4, generator=torch.manual_seed(1), dtype=torch.float64) * max(level, 1.0)
@@ -88,9 +89,11 @@ REFUSED = {
     "DDPMWuerstchenScheduler": (diffusers.DDPMWuerstchenScheduler(), "tell it from others by its class"),
     "LCMScheduler": (diffusers.LCMScheduler(), "few-step samplers already"),
     "DDIMInverseScheduler": (diffusers.DDIMInverseScheduler(), "from data to noise"),
+    "HeliosScheduler": (diffusers.HeliosScheduler(), "its process is not known"),
     "unknown class": (diffusers.VQDiffusionScheduler(num_vec_classes=10), "its process is not known"),
     "settings of nothing": ({"seconds": 3}, "name no process"),
     "schedule": ({**SD, "beta_schedule": "laplace"}, "'laplace' is not known"),
+    "levels apart from timesteps": (diffusers.EulerDiscreteScheduler(interpolation_type="log_linear"), "'log_linear' is not"),
     "prediction": (diffusers.DDIMScheduler(prediction_type="sample").config | {"prediction_type": "score"}, "'score'"),
     "mixed": (diffusers.UniPCMultistepScheduler(use_flow_sigmas=True, prediction_type="v_prediction"), "use_flow_sigmas"),
 }

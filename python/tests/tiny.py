@@ -1,6 +1,7 @@
 """Tiny random pipelines: real pipeline code, networks of a few thousand weights, tokenisers of single letters."""
 
 import json
+import os
 
 import diffusers
 import torch
@@ -8,6 +9,8 @@ from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer, PreTraine
 
 TABLE = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+#: Channels of the first layers. `families.py --larger` takes twice as many.
+WIDTH = int(os.environ.get("TINY_WIDTH", "8"))
 
 
 def clip_tokenizer(folder):
@@ -38,29 +41,35 @@ def clip_encoder(width=32):
     return CLIPTextModel(config)
 
 
+def t5_config(kind=T5Config):
+    return kind(vocab_size=29, d_model=32, d_kv=8, d_ff=37, num_layers=2, num_heads=4, feed_forward_proj="gated-gelu")
+
+
 def vae(channels=4, **options):
     return diffusers.AutoencoderKL(
-        block_out_channels=(8, 16), in_channels=3, out_channels=3, latent_channels=channels, norm_num_groups=4,
+        block_out_channels=(WIDTH, 2 * WIDTH), in_channels=3, out_channels=3, latent_channels=channels, norm_num_groups=4,
         down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2, **options,
     )  # fmt: skip
 
 
-def unet(cross=32, **options):
+def unet(cross=32, channels=4, **options):
     return diffusers.UNet2DConditionModel(
-        block_out_channels=(8, 16), layers_per_block=1, sample_size=8, in_channels=4, out_channels=4, norm_num_groups=4,
+        block_out_channels=(WIDTH, 2 * WIDTH), layers_per_block=1, sample_size=8, in_channels=channels, out_channels=4, norm_num_groups=4,
         down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"), up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
         cross_attention_dim=cross, attention_head_dim=2, **options,
     )  # fmt: skip
 
 
-def stable_diffusion(folder, prediction_type="epsilon", kind=diffusers.StableDiffusionPipeline, network=None):
+def stable_diffusion(
+    folder, prediction_type="epsilon", kind=diffusers.StableDiffusionPipeline, network=None, **more
+):  # fmt: skip
     torch.manual_seed(0)
     pipe = kind(
         unet=network or unet(), vae=vae(), text_encoder=clip_encoder(), tokenizer=clip_tokenizer(folder),
         scheduler=diffusers.EulerDiscreteScheduler(prediction_type=prediction_type, steps_offset=1, **TABLE),
-        safety_checker=None, feature_extractor=None, requires_safety_checker=False,
+        safety_checker=None, feature_extractor=None, requires_safety_checker=False, **more,
     )  # fmt: skip
-    return _quiet(pipe)
+    return quiet(pipe)
 
 
 def sdxl(folder):
@@ -79,7 +88,7 @@ def sdxl(folder):
         text_encoder_2=CLIPTextModelWithProjection(clip_encoder().config),
         scheduler=diffusers.EulerDiscreteScheduler(steps_offset=1, **TABLE), add_watermarker=False,
     )  # fmt: skip
-    return _quiet(pipe)
+    return quiet(pipe)
 
 
 def transformer():
@@ -91,18 +100,15 @@ def transformer():
 
 def flux(folder, kind=diffusers.FluxPipeline, network=None):
     torch.manual_seed(0)
-    config = T5Config(
-        vocab_size=29, d_model=32, d_kv=8, d_ff=37, num_layers=2, num_heads=4, feed_forward_proj="gated-gelu"
-    )
     pipe = kind(
         transformer=network or transformer(), vae=vae(use_quant_conv=False, use_post_quant_conv=False, shift_factor=0.1),
-        text_encoder=clip_encoder(), tokenizer=clip_tokenizer(folder), text_encoder_2=T5EncoderModel(config),
+        text_encoder=clip_encoder(), tokenizer=clip_tokenizer(folder), text_encoder_2=T5EncoderModel(t5_config()),
         tokenizer_2=t5_tokenizer(), scheduler=diffusers.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True),
     )  # fmt: skip
-    return _quiet(pipe)
+    return quiet(pipe)
 
 
-def _quiet(pipe):
+def quiet(pipe):
     """Without progress bars, and without the dropout that networks made here would have."""
     pipe.set_progress_bar_config(disable=True)
     for module in pipe.components.values():

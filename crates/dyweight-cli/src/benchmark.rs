@@ -7,7 +7,7 @@ use crate::{machine, ui};
 use clap::Args;
 use dyweight::comm::Comm;
 use dyweight::error::shown;
-use dyweight::files::{NamedPath, journal, keep_apart};
+use dyweight::files::{NamedPath, OutputGuard, journal};
 use dyweight::report::html::{Page, Verdict};
 use dyweight::sample::Stop;
 use dyweight::spec::Seeds;
@@ -55,7 +55,8 @@ impl OutputArgs {
     pub fn directory_apart_from(&self, usual: &str, inputs: &[NamedPath<'_>]) -> Result<PathBuf> {
         let directory = self.directory(usual);
         let files = WRITTEN.map(|name| directory.join(name));
-        keep_apart(&files.each_ref().map(|file| ("--out", file.as_path())), inputs)?;
+        let guard = OutputGuard::new(inputs.iter().copied());
+        files.iter().fold(guard, |guard, file| guard.beside("--out", file)).check()?;
         Ok(directory)
     }
 
@@ -121,19 +122,30 @@ pub fn command_line() -> String {
 /// Shows what is being done, and when all of it will be. One line for all pieces, so that many short ones are seen too.
 struct BenchmarkShow {
     progress: ui::Progress,
+    /// What all of it is; nothing for the comparison itself.
+    phase: &'static str,
     began: Instant,
 }
 
 impl BenchmarkShow {
     fn new() -> Self {
-        Self { progress: ui::Progress::new("preparing", 1), began: Instant::now() }
+        Self { progress: ui::Progress::new("preparing", 1), phase: "", began: Instant::now() }
+    }
+
+    fn of(&mut self, phase: &'static str) -> &mut Self {
+        self.phase = phase;
+        self
     }
 }
 
 impl Watch for BenchmarkShow {
     fn begin(&mut self, piece: &Piece<'_>) {
         let (done, all) = piece.entries;
-        let what = format!("[{}/{all}] {}", (done + 1).min(all), piece.what);
+        let what = format!("{}[{}/{all}] {}", self.phase, (done + 1).min(all), piece.what);
+        // Time is that of the run's own pieces, not of a search before it.
+        if piece.before == 0.0 {
+            self.began = Instant::now();
+        }
         let share = Share { began: self.began, before: piece.before, own: piece.cost, all: piece.all };
         self.progress.next(&what, piece.steps, share);
     }
@@ -183,8 +195,9 @@ pub fn results(
     ui::stop_requested();
     let mut show = BenchmarkShow::new();
     let all = || {
-        let experiment = experiment.searched(&mut |search, folder| run(search, &out.join(folder), comm, &mut show))?;
-        let results = run(&experiment, out, comm, &mut show)?;
+        let experiment =
+            experiment.searched(&mut |search, folder| run(search, &out.join(folder), comm, show.of("settings ")))?;
+        let results = run(&experiment, out, comm, show.of(""))?;
         Ok((experiment, results))
     };
     let results = all();
@@ -231,7 +244,8 @@ fn dry_run(experiment: Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dyn
         }
     }
     let writes = vec![format!("{}: records, solvers, pictures, report.html, report.md", shown(out))];
-    crate::dry_run::Forecast { what, work: forecast.all() + searching, seconds, writes, known: None }.print(args.json);
+    let (work, held, batch) = (forecast.all() + searching, experiment.held(), experiment.judging.batch);
+    crate::dry_run::Forecast { what, work, seconds, held, writes, batch, known: None }.print(args.json);
     Ok(())
 }
 

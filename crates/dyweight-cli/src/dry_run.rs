@@ -1,7 +1,9 @@
 //! What a run would do, and what it would take: `--dry-run`.
 //!
 //! Calls are counted, not estimated. Time is what a few calls take here and now, in the batches of the run and once the
-//! first are over, times their number; memory is the most the process has held while it made them.
+//! first are over, times their number. Memory is the most the process has held while it made them, and what the run will
+//! hold beside: samples, states, a teacher's results, activations that are kept. `benches/memory.py` measures how far off
+//! that is.
 
 use crate::{machine, ui};
 use dyweight::denoiser::{Condition, Cost, Levels};
@@ -19,7 +21,10 @@ const WARM_UP: Duration = Duration::from_millis(150);
 /// Measured at least this long, unless one call takes longer.
 const LONG_ENOUGH: Duration = Duration::from_millis(300);
 /// A batch that would take longer is not made whole: calls that long are no faster in large batches.
-const LONGEST: f64 = 0.5;
+const LONGEST: f64 = 4.0;
+
+/// The program and its tables.
+const PROGRAM: u64 = 18 << 20;
 
 /// What a call costs on this machine.
 pub struct Pace<'m> {
@@ -43,7 +48,10 @@ impl<'m> Pace<'m> {
             let calls = model.model.denoiser(&condition)?.info().calls.max(1);
             Ok(Self { model, condition, noise, calls })
         };
-        let (one, started) = (of(1)?, Instant::now());
+        let one = of(1)?;
+        one.evaluate(false)?;
+        // The first call opens what later ones find.
+        let started = Instant::now();
         one.evaluate(false)?;
         let most = (LONGEST / started.elapsed().as_secs_f64().max(1e-9)) as usize;
         of(batch.min(most).max(1))
@@ -59,6 +67,15 @@ impl<'m> Pace<'m> {
             seconds += self.each(true)? * work.gradients as f64;
         }
         Ok(seconds)
+    }
+
+    /// Bytes that one evaluation keeps for its gradient, as far as the process has grown by it.
+    pub fn kept(&self) -> Result<u64> {
+        let held = || machine::peak_bytes().unwrap_or(0);
+        self.evaluate(false)?;
+        let before = held();
+        self.evaluate(true)?;
+        Ok(held() - before)
     }
 
     /// Seconds of one call for one sample.
@@ -101,8 +118,12 @@ pub struct Forecast {
     pub work: Work,
     /// Seconds.
     pub seconds: f64,
+    /// Bytes held beside what the calls take.
+    pub held: u64,
     /// What would be written where.
     pub writes: Vec<String>,
+    /// Samples of a call.
+    pub batch: usize,
     /// What a call costs, where the model says so, and the operations per second just measured: then no call is made.
     pub known: Option<(Cost, f64)>,
 }
@@ -112,7 +133,7 @@ impl Forecast {
     fn facts(&self) -> Value {
         let mut facts = json!({
             "would": self.what, "calls": self.work.calls, "gradients": self.work.gradients, "seconds": self.seconds,
-            "peak_bytes": machine::peak_bytes(), "threads": rayon::current_num_threads(), "writes": self.writes,
+            "peak_bytes": self.peak(), "threads": rayon::current_num_threads(), "writes": self.writes,
         });
         if let Some((cost, rate)) = &self.known {
             facts["weight_bytes"] = json!(cost.weights);
@@ -125,12 +146,21 @@ impl Forecast {
         facts
     }
 
+    /// The most the run will hold: what the calls that were made have, or what the model says of one, and the data.
+    fn peak(&self) -> Option<u64> {
+        let model = |peak: u64| match &self.known {
+            Some((cost, _)) => peak.max(cost.resident + PROGRAM) + cost.activations * self.batch as u64,
+            None => peak,
+        };
+        machine::peak_bytes().map(|peak| model(peak) + self.held)
+    }
+
     /// How long, and by what; how much memory.
     fn costs(&self) -> Vec<String> {
         let (threads, all) = (rayon::current_num_threads(), ui::duration(self.seconds));
         let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
         let Some((cost, rate)) = &self.known else {
-            let memory = machine::peak_bytes().map(|bytes| format!("  memory  about {} MB", megabytes(bytes)));
+            let memory = self.peak().map(|bytes| format!("  memory  about {} MB", megabytes(bytes)));
             let time = format!("  time    about {all} on {threads} threads, by a few calls made now");
             return std::iter::once(time).chain(memory).collect();
         };

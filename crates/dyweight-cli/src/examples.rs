@@ -58,16 +58,16 @@ pub fn of(path: &str) -> Option<String> {
         "metric teacher" => ["samples teacher", "samples teacher --json"],
         "metric bench" => ["", "--json"],
         "metric clip" => [
-            "IMAGES --prompts prompts.txt --weights clip",
-            "IMAGES OTHER --prompts prompts.txt --weights clip --csv scores.csv",
+            "IMAGES --prompts prompts.txt --network clip",
+            "IMAGES OTHER --prompts prompts.txt --network clip --csv scores.csv",
         ],
         "metric hps" => [
-            "IMAGES --prompts prompts.txt --weights hps.pt --tokenizer clip",
-            "IMAGES --prompts prompts.jsonl --weights hps.pt --tokenizer clip --json",
+            "IMAGES --prompts prompts.txt --network hps.pt --tokenizer clip",
+            "IMAGES --prompts prompts.jsonl --network hps.pt --tokenizer clip --json",
         ],
         "metric image-reward" => [
-            "IMAGES --prompts prompts.txt --weights ImageReward",
-            "IMAGES --prompts table.csv --column prompt --weights reward",
+            "IMAGES --prompts prompts.txt --network ImageReward",
+            "IMAGES --prompts table.csv --column prompt --network reward",
         ],
         "study numeric" => ["--quick", "--degrees 10,20 --steps 8,14 --out numeric"],
         study if study.starts_with("study ") => ["--quick", "--model mixture --nfe 3,5 --out results"],

@@ -37,7 +37,7 @@ fn with_value(arg: &Arg, value: &str) -> String {
 }
 
 /// The command that words name: `metric fid …` is two deep.
-fn given(mut command: Command, words: impl Iterator<Item = OsString>) -> Command {
+pub fn given(mut command: Command, words: impl Iterator<Item = OsString>) -> Command {
     for word in words {
         match command.find_subcommand(&word) {
             Some(deeper) => command = deeper.clone(),

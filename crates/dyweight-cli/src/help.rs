@@ -1,8 +1,10 @@
 //! Help: what a newcomer needs of a command comes first, and is all that `-h` shows. Completions and the man pages come
 //! from the same descriptions.
 
-use crate::{Cli, colour, examples};
+use crate::{Cli, colour, examples, flags};
 use clap::{Arg, Command, CommandFactory};
+use dyweight::train::RENAMED;
+use std::ffi::OsString;
 
 /// Of each command, by its words: the options someone needs in the first hour, in this order. Others stand in their
 /// groups below.
@@ -12,17 +14,36 @@ const FIRST: &[(&str, &[&str])] = &[
         "sample",
         &["model", "nfe", "solver", "weights", "class", "prompt", "guidance", "seeds", "grid", "out", "dry-run"],
     ),
-    ("train", &["model", "nfe", "out", "method", "iters", "config", "resume", "overwrite", "dry-run"]),
+    (
+        "train",
+        &[
+            "model",
+            "nfe",
+            "out",
+            "recipe",
+            "method",
+            "pairs",
+            "iters",
+            "class",
+            "prompts",
+            "guidance",
+            "one-file",
+            "config",
+            "resume",
+            "overwrite",
+            "dry-run",
+        ],
+    ),
     ("compare", &["model", "solvers", "weights", "nfe", "seeds", "train-seeds", "out", "dry-run"]),
     ("study numeric", &["quick", "out", "json"]),
     ("study", &["model", "quick", "nfe", "seeds", "train-seeds", "out", "dry-run"]),
     ("probe", &["model", "input", "out"]),
     ("metric teacher", &[]),
     ("metric bench", &[]),
-    ("metric clip", &["prompts", "weights", "tokenizer", "csv", "json"]),
-    ("metric hps", &["prompts", "weights", "tokenizer", "csv", "json"]),
-    ("metric image-reward", &["prompts", "weights", "tokenizer", "csv", "json"]),
-    ("metric", &["num", "model", "nfe", "solver", "weights", "seeds", "inception", "out", "json"]),
+    ("metric clip", &["prompts", "network", "tokenizer", "csv", "json"]),
+    ("metric hps", &["prompts", "network", "tokenizer", "csv", "json"]),
+    ("metric image-reward", &["prompts", "network", "tokenizer", "csv", "json"]),
+    ("metric", &["num", "model", "nfe", "solver", "weights", "seeds", "inception", "out", "dry-run", "json"]),
     ("bench", &["model", "what", "batch", "threads", "repeats", "against", "json"]),
 ];
 
@@ -49,6 +70,18 @@ const TIPS: &[(&[&str], &str)] = &[
 pub fn tip(word: &str) -> Option<&'static str> {
     let word = word.split('=').next().unwrap_or_default().trim_start_matches('-');
     TIPS.iter().find(|(words, _)| words.contains(&word)).map(|(_, tip)| *tip)
+}
+
+/// Options of the command that words name, which were typed by a name that they had: that one, and today's.
+pub fn renamed(words: &[OsString]) -> Vec<(&'static str, &'static str)> {
+    let command = flags::given(command(), words.iter().cloned());
+    let typed = |old: &str| {
+        let is_it = |word: &str| word.strip_prefix("--").is_some_and(|w| w.split('=').next() == Some(old));
+        words.iter().any(|word| word.to_str().is_some_and(is_it))
+    };
+    let has = |new: &str| command.get_arguments().any(|arg| arg.get_long() == Some(new));
+    let all = RENAMED.iter().chain(&[("weights", "network")]);
+    all.filter(|(old, new)| has(new) && typed(old)).copied().collect()
 }
 
 /// Shown below the short help.
@@ -137,6 +170,30 @@ mod tests {
         }
         assert_eq!(tip("-n=5"), tip("-n"));
         assert_eq!(tip("--nfe"), None);
+    }
+
+    #[test]
+    fn names_that_options_had_are_understood_and_noted() {
+        let noted = |line: &str| {
+            let words: Vec<_> = line.split(' ').map(|word| OsString::from(word.replace('~', "--"))).collect();
+            let parsed = command().try_get_matches_from([OsString::from("dyweight")].iter().chain(&words));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.err().map_or(String::new(), |e| e.to_string()));
+            renamed(&words)
+        };
+        for (old, new) in RENAMED {
+            let value = match *old {
+                "rate" => "constant",
+                "mode" => "time",
+                "cost" => "l1",
+                "updates" => "last",
+                "last-direction-one" => "true",
+                _ => "2",
+            };
+            assert_eq!(noted(&format!("train ~model mixture ~nfe 3 ~{old}={value}")), [(*old, *new)]);
+            assert_eq!(noted(&format!("train ~model mixture ~nfe 3 ~{new} {value}")), []);
+        }
+        assert_eq!(noted("metric clip images ~prompts p ~weights w"), [("weights", "network")]);
+        assert_eq!(noted("sample ~model mixture ~weights w"), [], "a solver's weights keep their name");
     }
 
     #[test]

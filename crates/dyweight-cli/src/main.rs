@@ -111,6 +111,9 @@ fn main() -> ExitCode {
     if !comm.is_root() {
         ui::be_silent();
     }
+    for (old, new) in help::renamed(&std::env::args_os().skip(1).collect::<Vec<_>>()) {
+        ui::say(&format!("--{old} is called --{new} now"));
+    }
     let ended = processes::end(&*comm, run(cli.command, &comm));
     if ended == ExitCode::SUCCESS { arrived(ui::delivered()) } else { ended }
 }

@@ -10,29 +10,83 @@ use std::time::Duration;
 /// How long a failed process leaves rank 0 to say the same itself.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Where a starter says how many processes it has started: Open MPI, MPICH and Intel MPI, MVAPICH, a step of Slurm.
+const SIZES: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"];
+
+/// The most processes that a starter speaks of, and where.
+fn started() -> Option<(&'static str, usize)> {
+    let size = |name: &&'static str| Some((*name, std::env::var(name).ok()?.trim().parse().ok()?));
+    SIZES.iter().filter_map(size).max_by_key(|(_, size)| *size)
+}
+
 /// Joins the job this process was started in; alone if it was started by hand.
 #[cfg(feature = "mpi")]
 pub fn join() -> Result<Arc<dyn Comm>> {
     // Each of these is set by the starters of one kind of MPI library.
-    const SIGNS: [&str; 4] = ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"];
-    let started = SIGNS.iter().any(|sign| std::env::var_os(sign).is_some());
-    Ok(match started.then(crate::mpi::Mpi::join).flatten() {
-        Some(comm) => Arc::new(comm),
-        None => Arc::new(Solo),
-    })
+    const SIGNS: [&str; 5] = ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"];
+    let signed = SIGNS.iter().any(|sign| std::env::var_os(sign).is_some());
+    let joined = signed.then(crate::mpi::Mpi::join).flatten();
+    let own = joined.as_ref().map_or(1, |comm| comm.size());
+    if let Some((sign, size)) = started().filter(|(_, size)| *size > 1 && own == 1) {
+        return Err(several(sign, size, "start it with mpirun of the MPI it was built with, or srun --mpi=pmix"));
+    }
+    let Some(comm) = joined else { return Ok(Arc::new(Solo)) };
+    let comm: Arc<dyn Comm> = Arc::new(comm);
+    watch_the_next(&comm);
+    Ok(comm)
 }
 
 /// Refuses to do the same work several times over.
 #[cfg(not(feature = "mpi"))]
 pub fn join() -> Result<Arc<dyn Comm>> {
-    let size = std::env::var("OMPI_COMM_WORLD_SIZE").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    if size > 1 {
-        return Err(Error::conflict(
-            format!("{size} processes were started, but this dyweight works alone"),
-            "build it with: cargo build --release -p dyweight-cli --features mpi",
-        ));
+    match started().filter(|(_, size)| *size > 1) {
+        Some((sign, size)) => {
+            Err(several(sign, size, "build it with: cargo build --release -p dyweight-cli --features mpi"))
+        }
+        None => Ok(Arc::new(Solo)),
     }
-    Ok(Arc::new(Solo))
+}
+
+fn several(sign: &str, size: usize, hint: &str) -> Error {
+    Error::conflict(
+        format!("{size} processes were started ({sign}), but this dyweight works alone"),
+        format!("{hint}; for work that is not shared, unset {sign}"),
+    )
+}
+
+/// Time between two looks at another process.
+#[cfg(feature = "mpi")]
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Says so when the process of the next rank is stopped, if it is on this machine: all others wait for it.
+#[cfg(feature = "mpi")]
+fn watch_the_next(comm: &Arc<dyn Comm>) {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let mine = format!("{} {}", std::process::id(), host.trim());
+    let everyone = comm.all_gather_bytes(mine.as_bytes()).unwrap_or_default();
+    let (next, size) = ((comm.rank() + 1) % comm.size(), comm.size());
+    let found = everyone.get(next).and_then(|bytes| std::str::from_utf8(bytes).ok()?.split_once(' '));
+    let Some((pid, _)) = found.filter(|(_, other)| size > 1 && *other == host.trim()) else { return };
+    let pid = pid.to_string();
+    std::thread::spawn(move || {
+        let mut said = false;
+        loop {
+            std::thread::sleep(LOOK);
+            let stopped = is_stopped(&pid);
+            if stopped != said {
+                let how = if stopped { "is stopped: the others wait for it" } else { "goes on" };
+                ui::note(&format!("process {next} of {size} (number {pid} here) {how}"));
+            }
+            said = stopped;
+        }
+    });
+}
+
+/// True of a process that a signal or a debugger has stopped.
+#[cfg(feature = "mpi")]
+fn is_stopped(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
 }
 
 /// This process's part of the cores it shares with others of the job; none if it is alone on them.

@@ -120,7 +120,7 @@ fn paint(state: Arc<Mutex<State>>) -> Option<(Sender<()>, JoinHandle<()>)> {
     Some((work, painter))
 }
 
-/// What a piece is of a longer run, in any unit of work.
+/// What a piece is of a longer run, in any unit of work: of that run are then the percentage and the time.
 #[derive(Clone, Copy)]
 pub struct Share {
     /// When the run began.
@@ -134,6 +134,11 @@ pub struct Share {
 }
 
 impl Share {
+    /// Of the run, with `fraction` of this piece done.
+    fn fraction(&self, fraction: f64) -> f64 {
+        ((self.before + self.own * fraction) / self.all.max(1.0)).min(1.0)
+    }
+
     /// Seconds to the end of the run, with `fraction` of this piece done; none before there is enough to judge by.
     fn left(&self, fraction: f64) -> Option<f64> {
         let (done, seconds) = (self.before + self.own * fraction, self.began.elapsed().as_secs_f64());
@@ -168,9 +173,19 @@ impl State {
         (self.done as f64 + self.begun).min(self.total as f64)
     }
 
-    /// Of all.
+    /// Of this work.
     fn fraction(&self) -> f64 {
         self.reached() / self.total.max(1) as f64
+    }
+
+    /// Of all: of the run, where this is a part.
+    fn of_all(&self) -> f64 {
+        self.share.map_or(self.fraction(), |share| share.fraction(self.fraction()))
+    }
+
+    /// The same in whole percents.
+    fn percent(&self) -> usize {
+        (100.0 * self.of_all() + 1e-9) as usize
     }
 
     /// Seconds to the end of this work.
@@ -178,29 +193,37 @@ impl State {
         self.rate().map(|rate| (self.total as f64 - self.reached()) / rate)
     }
 
-    /// The time left: of all, where this is a part.
+    /// The time left, of what the percentage is of.
     fn left_text(&self) -> Option<String> {
-        match &self.share {
-            Some(share) => share.left(self.fraction()).map(|left| format!("{} left in all", ui::duration(left))),
-            None => self.left().map(|left| format!("{} left", ui::duration(left))),
-        }
+        let left = match &self.share {
+            Some(share) => share.left(self.fraction()),
+            None => self.left(),
+        };
+        left.map(|left| format!("{} left", ui::duration(left)))
     }
 
-    /// For a log.
+    /// For a log. A part of a longer run has no count of its own: there is one percentage, and it is the run's.
     fn line(&self) -> String {
-        let percent = (100.0 * self.fraction()) as usize;
         let left = self.left_text().map_or(String::new(), |left| format!(", {left}"));
         let note = if self.note.is_empty() { String::new() } else { format!(" {}", self.note) };
-        format!("{}: {} of {} ({percent} %){left}{note}", self.what, self.done, self.total)
+        let (what, percent) = (&self.what, self.percent());
+        match self.share {
+            Some(_) => format!("{what}: {percent} %{left}{note}"),
+            None => format!("{what}: {} of {} ({percent} %){left}{note}", self.reached() as usize, self.total),
+        }
     }
 
     /// For a terminal.
     fn bar(&self) -> String {
-        let full = ((CELLS as f64 * self.fraction()) as usize).min(CELLS);
+        let full = ((CELLS as f64 * self.of_all()) as usize).min(CELLS);
         let bar = format!("{}{}", "█".repeat(full), "░".repeat(CELLS - full));
-        let rate = self.rate().map_or(String::new(), |rate| format!(" · {rate:.1}/s"));
         let left = self.left_text().map_or(String::new(), |left| format!(" · {left}"));
-        format!("{} {}/{}{left} {bar}{rate} {}", self.what, self.done, self.total, self.note).trim_end().into()
+        let (what, note) = (&self.what, &self.note);
+        if self.share.is_some() {
+            return format!("{what} {} %{left} {bar} {note}", self.percent()).trim_end().into();
+        }
+        let rate = self.rate().map_or(String::new(), |rate| format!(" · {rate:.1}/s"));
+        format!("{what} {}/{}{left} {bar}{rate} {note}", self.reached() as usize, self.total).trim_end().into()
     }
 }
 
@@ -242,12 +265,13 @@ mod tests {
         // Half of a piece of 2, after 1 of 34 was done: 2 in ten seconds, 32 to go.
         let began = Instant::now() - Duration::from_secs(10);
         resumed.share = Some(Share { began, before: 1.0, own: 2.0, all: 34.0 });
-        assert!(resumed.line().contains("(50 %), 3 min left in all"), "{}", resumed.line());
+        assert!(resumed.line().starts_with("sampling: 5 %, 3 min left"), "of the run: {}", resumed.line());
+        assert!(resumed.bar().starts_with("sampling 5 % · 3 min left █░░░"), "{}", resumed.bar());
         resumed.done = resumed.skipped;
         resumed.share = None;
         assert_eq!(resumed.line(), "sampling: 25 of 100 (25 %)");
         // Half way through the next fifty.
         resumed.begun = 25.0;
-        assert!(resumed.line().starts_with("sampling: 25 of 100 (50 %), 20.0 s left"), "{}", resumed.line());
+        assert!(resumed.line().starts_with("sampling: 50 of 100 (50 %), 20.0 s left"), "{}", resumed.line());
     }
 }

@@ -7,6 +7,8 @@
 pub use crate::progress::Progress;
 use crate::{colour, flags, machine, processes};
 use dyweight::comm::Comm;
+use dyweight::error::counted;
+use dyweight::sample::Show;
 use dyweight::{Error, Result};
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -131,12 +133,12 @@ pub fn say(line: &str) {
 }
 
 /// Lines for a person, cut between words where the terminal ends and gone on below themselves, after `before` letters.
-/// A command is not cut: it is there to be copied.
 fn sentences(text: &str, before: usize) -> String {
     let width = terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| usize::from(width.0));
     let line = |line: &str| match width {
-        Some(width) if !line.contains(": dyweight ") => fold(line, before, width).join("\n"),
-        _ => line.to_string(),
+        Some(width) if line.contains(": dyweight ") => fold_command(line, width),
+        Some(width) => fold(line, before, width).join("\n"),
+        None => line.to_string(),
     };
     harmless(text).split('\n').map(|text| line(text) + "\n").collect()
 }
@@ -159,6 +161,17 @@ pub fn warn(message: &str) {
     if !is_silent() {
         tell(&labelled("warning:", colour::YELLOW, &flags::written(message)));
     }
+}
+
+/// Says what a person should know of another process, whichever process notices.
+#[cfg(feature = "mpi")]
+pub fn note(message: &str) {
+    tell(&labelled("warning:", colour::YELLOW, message));
+}
+
+/// Says of prompts that are longer than a model's encoder reads.
+pub fn warn_of_prompts(show: &Show) {
+    show.prompts().and_then(|prompts| prompts.warning()).iter().for_each(|warning| warn(warning));
 }
 
 /// Prints a line of data. A reader that has gone away is not an error.
@@ -201,6 +214,16 @@ pub fn stop_requested() -> bool {
         let _ = ctrlc::set_handler(handler);
     });
     STOP.load(Ordering::SeqCst)
+}
+
+/// Network calls of a sample, of which an evaluation costs `each`: "6 calls (3 evaluations, with guidance two calls
+/// each)".
+pub fn calls(nfe: usize, each: usize) -> String {
+    let calls = counted(nfe, "call");
+    if each < 2 {
+        return calls;
+    }
+    format!("{calls} ({}, with guidance {each} calls each)", counted(nfe / each, "evaluation"))
 }
 
 /// Seconds as a person would say them.
@@ -260,6 +283,20 @@ fn folded(row: String, before: usize) -> Vec<String> {
     width.map_or_else(|| vec![row.clone()], |width| fold(&row, before, width))
 }
 
+/// A command is there to be copied: it is cut before its options alone, where a shell goes on.
+fn fold_command(line: &str, width: usize) -> String {
+    let (mut lines, mut last) = (String::new(), String::new());
+    for (index, part) in line.split(" --").enumerate() {
+        let part = if index == 0 { part.to_string() } else { format!(" --{part}") };
+        if !last.is_empty() && last.chars().count() + part.chars().count() + 2 > width {
+            lines += &format!("{last} \\\n");
+            last = "   ".into();
+        }
+        last += &part;
+    }
+    lines + &last
+}
+
 fn fold(row: &str, before: usize, width: usize) -> Vec<String> {
     if row.chars().count() <= width {
         return vec![row.into()];
@@ -314,7 +351,7 @@ fn threads_of_environment() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{blocks, fold};
+    use super::{blocks, calls, fold, fold_command};
 
     #[test]
     fn a_table_too_wide_goes_on_in_another_with_the_same_names() {
@@ -329,6 +366,21 @@ mod tests {
         assert_eq!(shown(40)[1], ["calls  5  7", "DyWeight  0.0165±0.0002±0.0004  0.1"]);
         assert!(shown(40).iter().flatten().all(|line| line.chars().count() <= 40));
         assert_eq!(shown(1).len(), 3, "one column at least");
+    }
+
+    #[test]
+    fn a_command_is_cut_where_a_shell_goes_on() {
+        let line = "next: dyweight sample --model mixture --prompt 'a cat' --weights five.json";
+        assert_eq!(fold_command(line, 200), line);
+        let cut = "next: dyweight sample --model mixture \\\n    --prompt 'a cat' --weights five.json";
+        assert_eq!(fold_command(line, 42), cut);
+        assert!(cut.lines().all(|line| line.chars().count() <= 42));
+    }
+
+    #[test]
+    fn calls_under_guidance_say_how_many_evaluations_they_are() {
+        assert_eq!([calls(1, 1), calls(3, 1)], ["1 call", "3 calls"]);
+        assert_eq!(calls(6, 2), "6 calls (3 evaluations, with guidance 2 calls each)");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The one error type of the library.
 //!
 //! Variants are chosen by what the caller can do about them, and carry the names, numbers and paths a message
-//! needs. Options are called by their keys, in backquotes ([`crate::option`]). [`Error::is_users`] tells a wrong input (exit code 2 on the command line) from a run that failed
-//! (exit code 1); [`Error::hint`] says what to try.
+//! needs. Options are called by their keys, in backquotes ([`crate::option`]). [`Error::is_users`] tells a wrong input
+//! (exit code 2 on the command line) from a run that failed (exit code 1); [`Error::hint`] says what to try.
 
 use crate::option;
 use std::fmt::Display;
@@ -62,12 +62,14 @@ pub enum Error {
         right: f64,
     },
     /// No grid gives the wanted number of network calls.
-    #[error("no grid lets {solver} make exactly {nfe} network calls")]
+    #[error("no grid lets {solver} make exactly {}{}", counted(*nfe, "network call"), if *each > 1 { UNDER_GUIDANCE } else { "" })]
     NoSuchBudget {
         /// The solver with its options.
         solver: String,
         /// The budget asked for.
         nfe: usize,
+        /// Network calls of an evaluation: 2 with guidance.
+        each: usize,
         /// Budgets near it that can be met.
         near: Vec<usize>,
     },
@@ -209,6 +211,16 @@ impl Error {
         Self::conflict(format!("`{option}` has no effect with `{by}`"), "leave one of them out")
     }
 
+    /// The same about options that are called otherwise here: each under its own name.
+    pub fn renamed(self, names: &[(&'static str, &'static str)]) -> Self {
+        let own = |name: &'static str| names.iter().find(|(other, _)| *other == name).map_or(name, |(_, own)| own);
+        match self {
+            Error::BadValue { name, value, expected } => Error::BadValue { name: own(name), value, expected },
+            Error::UnknownName { kind, name, known } => Error::UnknownName { kind: own(kind), name, known },
+            other => other,
+        }
+    }
+
     /// Names the action and file of a failed system call.
     pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
         Error::Io { action, path: path.to_owned(), source }
@@ -280,6 +292,14 @@ impl Error {
             | Error::Cancelled => None,
         }
     }
+}
+
+/// What doubles the calls of a solver.
+const UNDER_GUIDANCE: &str = ": with guidance every evaluation is two";
+
+/// A number of things: "1 call", "3 calls".
+pub fn counted(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 fn in_step(step: Option<usize>) -> String {

@@ -221,3 +221,22 @@ fn numbers_of_each_sample_linear_maps_and_the_noise_itself() {
         agree(&format!("noise {i}"), found.leaves[0].data()[i], &moved);
     }
 }
+
+#[test]
+fn losses_of_one_sweep_have_the_gradients_that_each_has_alone() {
+    let model = model();
+    let at: Vec<Coeff> = [2.0, 0.7, -0.3, 0.4].iter().enumerate().map(|(i, v)| Coeff::parameter(*v, i)).collect();
+    let cotangent = |seed: u64| Tensor::new([2, 1, 2, 3], Stream::new(seed).normals(12)).unwrap();
+    let recorded = || unusual(&model, &at, noise(), true);
+    let (tape, sample) = recorded();
+    let seed = |seed: u64| vec![Cotangent { sample: sample.clone(), cotangent: cotangent(seed) }];
+    let so_far = tape.gradients_so_far(seed(6), at.len()).unwrap();
+    let together = tape.gradients_of_each(vec![seed(6), seed(7)], at.len()).unwrap();
+    for (found, of) in together.iter().zip([6, 7]) {
+        let (tape, sample) = recorded();
+        let alone = tape.gradients(vec![Cotangent { sample, cotangent: cotangent(of) }], at.len()).unwrap();
+        assert_eq!((&found.parameters, &found.leaves), (&alone.parameters, &alone.leaves), "{of}");
+    }
+    assert_eq!(so_far.parameters, together[0].parameters);
+    assert_ne!(together[0].parameters, together[1].parameters);
+}

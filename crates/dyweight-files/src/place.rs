@@ -1,14 +1,10 @@
 //! Where a path leads: behind links, whether two names are one file, and the names of files that stand beside another.
 
 use crate::Fingerprint;
-use dyweight_core::error::{Error, Result, shown};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// A path, and what the user calls it: `--model`, `the input`.
-pub type NamedPath<'n> = (&'n str, &'n Path);
 
 /// Links followed before they are taken for a loop, as Linux does.
 const MOST_LINKS: usize = 40;
@@ -75,47 +71,6 @@ pub(crate) fn beside(file: &Path, ending: &str) -> PathBuf {
     file.with_file_name(hidden)
 }
 
-/// Refuses outputs that would take the place of an input or of each other. To be asked before the long work; what is no
-/// file (a name that is built in, a directory) stands in nobody's way.
-pub fn keep_apart(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result<()> {
-    for (at, (output, path)) in outputs.iter().enumerate() {
-        if *path == Path::new("-") {
-            return Err(Error::conflict(
-                format!("{output} - is not a file; nothing but a result's summary goes to standard output"),
-                "give a name; a file called - is ./-",
-            ));
-        }
-        let in_the_way = inputs.iter().filter(|(_, input)| input.is_file()).chain(&outputs[..at]);
-        if let Some((other, _)) = in_the_way.into_iter().find(|(_, other)| is_same_file(path, other)) {
-            return Err(Error::conflict(
-                format!("{output} {} is the same file as {other}, and would replace it", shown(path)),
-                "choose another name for the output",
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses outputs that would take the place of a file in the folder of an input, as the weights of a model's folder
-/// are. A new file may stand there.
-pub fn keep_folders(outputs: &[NamedPath<'_>], inputs: &[NamedPath<'_>]) -> Result<()> {
-    for (output, path) in outputs.iter().filter(|(_, path)| path.is_file()) {
-        let Ok(place) = fs::canonicalize(parent(path)) else { continue };
-        let holds = |folder: &Path| folder.is_dir() && fs::canonicalize(folder).is_ok_and(|it| place.starts_with(it));
-        if let Some((input, folder)) = inputs.iter().find(|(_, input)| holds(input)) {
-            return Err(Error::conflict(
-                format!(
-                    "{output} {} is a file in the folder of {input}, {}, and would be replaced",
-                    shown(path),
-                    shown(folder)
-                ),
-                "choose another name for the output",
-            ));
-        }
-    }
-    Ok(())
-}
-
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
@@ -154,44 +109,6 @@ mod tests {
         assert!(!is_same_file(&at.join("sub/new"), &at.join("new")));
         assert!(!is_same_file(&at.join("loop"), &at.join("loop")), "a loop leads nowhere");
         assert!(!is_same_file(&at.join("no/x"), &at.join("no/x")), "nor does a missing directory");
-        fs::remove_dir_all(at).unwrap();
-    }
-
-    #[test]
-    fn outputs_stand_apart_from_inputs_and_each_other() {
-        let at = directory("apart");
-        fs::write(at.join("in"), "x").unwrap();
-        let (input, one, two) = (at.join("in"), at.join("one"), at.join("sub/../one"));
-        let message =
-            |outputs: &[NamedPath<'_>]| keep_apart(outputs, &[("`model`", &input)]).map_err(|e| e.to_string());
-        assert!(message(&[("`out`", &one)]).is_ok());
-        assert!(message(&[("`out`", &input)]).unwrap_err().contains("is the same file as `model`"));
-        assert!(message(&[("`out`", &one), ("`trace`", &two)]).unwrap_err().contains("is the same file as `out`"));
-        assert!(message(&[("`out`", Path::new("-"))]).unwrap_err().contains("`out` -"));
-        // A built-in name is no file.
-        assert!(keep_apart(&[("`out`", Path::new("mixture"))], &[("`model`", Path::new("mixture"))]).is_ok());
-        fs::remove_dir_all(at).unwrap();
-    }
-
-    #[test]
-    fn files_in_the_folder_of_an_input_stay() {
-        let at = directory("folders");
-        fs::create_dir_all(at.join("model/unet")).unwrap();
-        fs::write(at.join("stored"), "x").unwrap();
-        fs::write(at.join("model/index"), "x").unwrap();
-        // As caches of downloads have it.
-        symlink("../../stored", at.join("model/unet/weights")).unwrap();
-        symlink("model", at.join("link")).unwrap();
-        let allowed = |name: &str, folder: &str| {
-            keep_folders(&[("`out`", &at.join(name))], &[("`model`", &at.join(folder))]).is_ok()
-        };
-        for folder in ["model", "link", "sub/../model"] {
-            for name in ["model/index", "link/index", "model/unet/weights", "link/unet/../unet/weights"] {
-                assert!(!allowed(name, folder), "{name} {folder}");
-            }
-            assert!(allowed("model/new", folder) && allowed("stored", folder) && allowed("no/such", folder));
-        }
-        assert!(allowed("model/index", "model/unet") && allowed("model/index", "absent"));
         fs::remove_dir_all(at).unwrap();
     }
 

@@ -29,4 +29,4 @@ pub use kid::kid;
 pub use named::{BUILT_IN_REFERENCE, statistics};
 pub use precision_recall::{NEIGHBOURS, PrecisionRecall, precision_recall, variety};
 pub use provenance::{FieldCount, Origin, Provenance};
-pub use reference::{FeatureReference, reference};
+pub use reference::{FeatureReference, reference, second_network};

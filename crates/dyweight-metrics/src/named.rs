@@ -1,6 +1,6 @@
 //! Statistics of features by name or file.
 
-use crate::frechet::{Statistics, fashion, fashion_by_judge};
+use crate::frechet::{Statistics, fashion, fashion_by_judge, fashion_by_pixels};
 use dyweight_core::error::{Error, Result};
 use std::path::Path;
 
@@ -12,6 +12,7 @@ pub fn statistics(name: &str, features: &str) -> Result<Statistics> {
     require_known(name)?;
     match name {
         BUILT_IN_REFERENCE if features == "fashion-judge" => fashion_by_judge(),
+        BUILT_IN_REFERENCE if features == "pixels" => fashion_by_pixels(),
         BUILT_IN_REFERENCE => fashion(),
         file => Statistics::read(Path::new(file)),
     }

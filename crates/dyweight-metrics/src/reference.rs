@@ -1,8 +1,8 @@
 //! Reference statistics by name or file, with the feature network they belong to.
 
 use crate::Origin;
-use crate::frechet::Reference;
-use crate::named::statistics;
+use crate::frechet::{Reference, Statistics};
+use crate::named::{BUILT_IN_REFERENCE, statistics};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
 use dyweight_models::{FeatureSpec, LoadedModel};
@@ -10,6 +10,18 @@ use std::sync::Arc;
 
 /// Features and the statistics to compare with.
 pub type FeatureReference = (Arc<dyn FeatureMap>, Arc<Reference>);
+
+/// The other of the two embedded networks with the built-in reference as it sees it; none beside any other reference.
+pub fn second_network((map, reference): &FeatureReference) -> Result<Option<FeatureReference>> {
+    let is_built_in = |own: Statistics| own.fingerprint() == reference.statistics().fingerprint();
+    if !statistics(BUILT_IN_REFERENCE, map.name()).is_ok_and(is_built_in) {
+        return Ok(None);
+    }
+    let own = FeatureSpec { features: Some(map.name().trim_end_matches("-features").into()), ..Default::default() };
+    let judge = own.judge(map.shape())?;
+    let statistics = statistics(BUILT_IN_REFERENCE, judge.name())?;
+    Ok(Some((judge, Arc::new(Reference::new(statistics)?))))
+}
 
 /// What a Fréchet distance of a model's samples is taken to: `none`, the built-in `fashion`, or an `.npz` file. Left
 /// out, the embedded model has the embedded reference and others have none.

@@ -3,6 +3,8 @@
 use crate::fashion_judge::FashionJudge;
 use crate::features::FashionFeatures;
 use crate::inception::{Inception, Resize};
+use crate::joined::JoinedFeatures;
+use crate::pixels::Pixels;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::features::FeatureMap;
 use dyweight_core::option;
@@ -12,12 +14,13 @@ use std::sync::Arc;
 
 const FASHION: &str = "fashion";
 const JUDGE: &str = "fashion-judge";
+const PIXELS: &str = "pixels";
 
 /// What a user says about features of images.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct FeatureSpec {
-    /// `fashion`, `fashion-judge` or `inception`; left out, Inception where its weights are given, else `fashion`.
+    /// `fashion`, `fashion-judge`, `pixels` or `inception`; left out, Inception where its weights are given, else `fashion`.
     pub features: Option<String>,
     /// Weights of Inception-v3.
     pub inception: Option<PathBuf>,
@@ -26,8 +29,12 @@ pub struct FeatureSpec {
 }
 
 impl FeatureSpec {
-    /// The map for images of a shape.
+    /// The map for images of a shape: of several names, their features one behind the other.
     pub fn build(&self, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
+        Ok(JoinedFeatures::of(self.each().iter().map(|one| one.build_one(shape)).collect::<Result<_>>()?))
+    }
+
+    fn build_one(&self, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
         match self.name() {
             "inception" => self.inception(shape),
             name => {
@@ -38,16 +45,30 @@ impl FeatureSpec {
         }
     }
 
-    /// The map that judges what was trained on this one: the other of the two embedded networks, where they fit the
-    /// shape; else there is no other, and it is this one.
-    pub fn judge(&self, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
-        let map = embedded(if self.name() == JUDGE { FASHION } else { JUDGE })?;
-        if map.shape() == shape { Ok(map) } else { self.build(shape) }
+    /// Each of several that are named with commas between them.
+    pub fn each(&self) -> Vec<Self> {
+        let names: Vec<&str> = self.name().split(',').map(str::trim).collect();
+        let only = |name: &str| {
+            // What is said of Inception is not said of those beside it.
+            let own = Self { features: Some(name.into()), ..Self::default() };
+            let is_meant = name == "inception" || !names.contains(&"inception");
+            if is_meant { Self { features: own.features, ..self.clone() } } else { own }
+        };
+        names.iter().map(|name| only(name)).collect()
     }
 
-    /// True of the networks built in.
+    /// The map that judges what was trained on this one: the first embedded network that is no part of it, where it fits
+    /// the shape; else there is no other, and it is this one.
+    pub fn judge(&self, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
+        let own = self.each();
+        let other = [JUDGE, FASHION].into_iter().find(|name| own.iter().all(|one| one.name() != *name));
+        let map = other.map(embedded).transpose()?.filter(|map| map.shape() == shape);
+        map.map_or_else(|| self.build(shape), Ok)
+    }
+
+    /// True of what is built in.
     pub fn is_embedded(&self) -> bool {
-        [FASHION, JUDGE].contains(&self.name())
+        self.each().iter().all(|one| [FASHION, JUDGE, PIXELS].contains(&one.name()))
     }
 
     fn name(&self) -> &str {
@@ -77,7 +98,8 @@ fn embedded(name: &str) -> Result<Arc<dyn FeatureMap>> {
     match name {
         FASHION => Ok(Arc::new(FashionFeatures::embedded()?)),
         JUDGE => Ok(Arc::new(FashionJudge::embedded()?)),
-        other => Err(Error::unknown_name("feature network", other, [FASHION, JUDGE, "inception"])),
+        PIXELS => Ok(Arc::new(Pixels)),
+        other => Err(Error::unknown_name("feature network", other, [FASHION, JUDGE, PIXELS, "inception"])),
     }
 }
 

@@ -9,6 +9,7 @@
 
 use dyweight_core::error::{Error, Result, shown};
 use dyweight_files::read_file;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The revision of a name that gives none.
@@ -43,7 +44,7 @@ impl<'a> HubName<'a> {
 
     /// The folder of a diffusers model, or the one file of weights, in the cache of this user.
     pub fn find(&self) -> Result<PathBuf> {
-        match cache() {
+        match cache(&|name| std::env::var_os(name)) {
             Some(cache) => self.find_in(&cache),
             None => Err(self.missing("there is no Hugging Face cache: HF_HOME and HOME are not set".into())),
         }
@@ -82,6 +83,12 @@ impl<'a> HubName<'a> {
 
 /// A folder that is a model, or the file in it that is one.
 fn model_in(folder: PathBuf) -> Result<PathBuf> {
+    if let Some(broken) = dangling(&folder, 2) {
+        return Err(Error::Conflict {
+            problem: format!("the snapshot in the Hugging Face cache is broken: {} leads to no file", shown(&broken)),
+            hint: "download the repository again".into(),
+        });
+    }
     if folder.join("model_index.json").exists() {
         return Ok(folder);
     }
@@ -107,12 +114,30 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The cache, by the variables that the hub's tools document.
-fn cache() -> Option<PathBuf> {
-    let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || given("HOME").or_else(|| given("USERPROFILE")).map(|home| home.join(".cache"));
-    let hub = || given("HF_HOME").or_else(|| Some(given("XDG_CACHE_HOME").or_else(home)?.join("huggingface")));
-    given("HF_HUB_CACHE").or_else(|| Some(hub()?.join("hub")))
+/// A link whose file was removed, in a folder or those in it.
+fn dangling(folder: &Path, depth: usize) -> Option<PathBuf> {
+    names_in(folder).into_iter().map(|name| folder.join(name)).find_map(|path| match path.metadata() {
+        Err(_) => Some(path),
+        Ok(found) if found.is_dir() && depth > 1 => dangling(&path, depth - 1),
+        Ok(_) => None,
+    })
+}
+
+/// The cache, by the variables that the hub's tools document; one of an older name is still heeded by them.
+fn cache(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let given = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || given("HOME").or_else(|| given("USERPROFILE"));
+    // Files of variables are read without a shell, which would have said what ~ is.
+    let place = |name: &str| {
+        let path = given(name)?;
+        match path.strip_prefix("~") {
+            Ok(rest) => Some(home()?.join(rest)),
+            Err(_) => Some(path),
+        }
+    };
+    let caches = || place("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")));
+    let hub = || place("HF_HOME").or_else(|| Some(caches()?.join("huggingface")));
+    place("HF_HUB_CACHE").or_else(|| place("HUGGINGFACE_HUB_CACHE")).or_else(|| Some(hub()?.join("hub")))
 }
 
 #[cfg(test)]
@@ -130,6 +155,39 @@ mod tests {
         {
             assert_eq!(parsed(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn the_cache_is_where_the_hubs_tools_have_it() {
+        let of = |given: &[(&str, &str)]| {
+            let found = |name: &str| given.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
+            cache(&found).map(|path| path.to_string_lossy().into_owned())
+        };
+        for (given, expected) in [
+            (vec![("HF_HUB_CACHE", "/a"), ("HUGGINGFACE_HUB_CACHE", "/b"), ("HF_HOME", "/c")], "/a"),
+            (vec![("HUGGINGFACE_HUB_CACHE", "/b"), ("HF_HOME", "/c")], "/b"),
+            (vec![("HF_HUB_CACHE", ""), ("HF_HOME", "/c"), ("XDG_CACHE_HOME", "/d"), ("HOME", "/h")], "/c/hub"),
+            (vec![("HF_HOME", "~/c"), ("HOME", "/h")], "/h/c/hub"),
+            (vec![("XDG_CACHE_HOME", "/d"), ("HOME", "/h")], "/d/huggingface/hub"),
+            (vec![("HOME", "/h")], "/h/.cache/huggingface/hub"),
+            (vec![("USERPROFILE", "/u")], "/u/.cache/huggingface/hub"),
+        ] {
+            assert_eq!(of(&given).as_deref(), Some(expected), "{given:?}");
+        }
+        assert_eq!(of(&[("HOME", "")]), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_snapshot_whose_files_were_removed_is_refused_by_name() {
+        let cache = std::env::temp_dir().join(format!("dyweight-hub-broken-{}", std::process::id()));
+        let folder = cache.join("models--a--b/snapshots/0123abcd");
+        std::fs::create_dir_all(folder.join("unet")).unwrap();
+        std::fs::write(folder.join("model_index.json"), "{}").unwrap();
+        std::os::unix::fs::symlink("../../../blobs/gone", folder.join("unet/weights.safetensors")).unwrap();
+        let said = HubName::parse("a/b@0123abcd").unwrap().find_in(&cache).unwrap_err().to_string();
+        std::fs::remove_dir_all(&cache).unwrap();
+        assert!(said.contains("unet/weights.safetensors leads to no file"), "{said}");
     }
 
     #[test]

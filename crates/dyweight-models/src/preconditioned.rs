@@ -83,7 +83,7 @@ impl Target {
 /// A network with what its samples are asked for.
 pub trait Preconditioned: Sync {
     /// What a pass keeps, for the way back among others.
-    type Kept: Send;
+    type Kept: Send + Sync;
 
     /// Samples in one pass, of which threads have some each; without, all in one on the thread that asks.
     fn at_once(&self) -> Option<RangeInclusive<usize>>;
@@ -109,8 +109,8 @@ pub trait Preconditioned: Sync {
     ) -> Result<(Tensor, Self::Kept)>;
 
     /// w, and n of each sample, from v; where the embedding was shifted, then the derivatives in the shift, each of all
-    /// these samples.
-    fn backward(&self, kept: Self::Kept, of: &[Factors], cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)>;
+    /// these samples. It may be asked again, for another v.
+    fn backward(&self, kept: &Self::Kept, of: &[Factors], cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)>;
 }
 
 /// One pass of a network over some of the samples.
@@ -192,7 +192,7 @@ pub fn with_pullback<'p, N: Preconditioned>(net: &'p N, x: &Tensor, levels: &Lev
             let (expected, found) = (shape.to_vec(), cotangent.shape().to_vec());
             return Err(Error::Shape { what: "cotangent".into(), expected, found });
         }
-        let pulled = spread(net, passes, |pass| pull_back(net, pass, cotangent))?;
+        let pulled = spread(net, passes.iter().collect(), |pass| pull_back(net, pass, cotangent))?;
         let (to_x, to_told): (Vec<_>, Vec<_>) = pulled.into_iter().unzip();
         let to_told = number_by_number(&to_told, &to_x);
         Ok((joined(to_x)?, to_told))
@@ -201,10 +201,10 @@ pub fn with_pullback<'p, N: Preconditioned>(net: &'p N, x: &Tensor, levels: &Lev
 }
 
 /// Carries a cotangent of the prediction back through a recorded pass.
-fn pull_back<N: Preconditioned>(net: &N, pass: Pass<'_, N::Kept>, cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
+fn pull_back<N: Preconditioned>(net: &N, pass: &Pass<'_, N::Kept>, cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
     let Pass { samples, x, sigmas, factors, output, kept } = pass;
-    let cotangent = &cotangent.slice(samples);
-    let (w, mut told) = net.backward(kept, &factors, cotangent)?;
+    let cotangent = &cotangent.slice(samples.clone());
+    let (w, mut told) = net.backward(kept, factors, cotangent)?;
     let sigma_gradient = |i: usize| {
         let slope = net.slopes(sigmas[i]);
         let (x, v, w, f) = (x.sample(i), cotangent.sample(i), w.sample(i), output.sample(i));
@@ -212,7 +212,7 @@ fn pull_back<N: Preconditioned>(net: &N, pass: Pass<'_, N::Kept>, cotangent: &Te
     };
     let to_sigma: Vec<f64> = (0..x.samples()).map(sigma_gradient).collect();
     told[..to_sigma.len()].copy_from_slice(&to_sigma);
-    Ok((combine(&factors, |f| (f.skip, f.input), cotangent, &w), told))
+    Ok((combine(factors, |f| (f.skip, f.input), cotangent, &w), told))
 }
 
 /// Derivatives in each number that was told, of all samples, from the same of the samples of each pass.

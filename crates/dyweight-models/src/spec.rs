@@ -7,7 +7,7 @@ use crate::arithmetic::{self, Arithmetic, refuse_unused, require_available};
 use crate::edm::{Config, Edm, EdmFile, conv_algo, published};
 use crate::embedded;
 use crate::hub::HubName;
-use crate::latent::{self, Bundle, Family, FlowModel, LatentModel, Settings, Summary};
+use crate::latent::{self, Bundle, Family, FlowModel, ImageDecoder, LatentModel, Settings, Summary};
 use crate::mixture_file::{fingerprint, mixture_file, mixture_of};
 use crate::weights::TensorSet;
 use dyweight_core::denoiser::{Model, ModelIdentity, SharedModel};
@@ -222,6 +222,17 @@ impl ModelSpec {
         }
     }
 
+    /// What makes images of a latent diffusion model's samples, without its denoiser; none of a model without such a
+    /// part.
+    pub fn decoder(&self) -> Result<Option<ImageDecoder>> {
+        let settings = self.settings()?;
+        match self.model.strip_prefix(RANDOM) {
+            Some(name) => Family::named(name).map(|family| ImageDecoder::random(&family, 0, &settings)).transpose(),
+            None if self.is_built_in() => Ok(None),
+            None => ImageDecoder::of_bundle(&self.bundle()?, &settings),
+        }
+    }
+
     /// What a latent diffusion model is and will need, without reading its weights; none of a model of another kind.
     pub fn summary(&self) -> Result<Option<Summary>> {
         if let Some(name) = self.model.strip_prefix(RANDOM) {
@@ -299,6 +310,9 @@ impl ModelSpec {
 
     fn of_mixture(&self, mixture: Mixture) -> Result<(AnyModel, String)> {
         refuse_unused(self.precision()?, &self.model)?;
+        if self.conv.is_some() {
+            return Err(Error::no_effect("conv", format!("'{}' is a closed form, without convolutions", self.model)));
+        }
         self.refuse_latent_options()?;
         if let Some(config) = &self.config {
             return Err(Error::conflict(

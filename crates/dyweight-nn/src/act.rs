@@ -1,5 +1,7 @@
 //! Activations: batches of images with the channel index fastest (NHWC), f32.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use crate::buffer::Buffer;
@@ -49,22 +51,22 @@ impl Shape {
     }
 }
 
-/// A batch of images, or of vectors, in reusable memory.
+/// A batch of images, or of vectors, in reusable memory. Clones share it until one of them is written to.
 #[derive(Clone, Debug)]
 pub struct Act {
     shape: Shape,
-    data: Buffer,
+    data: Arc<Buffer>,
 }
 
 impl Act {
     /// Arbitrary contents: for results every entry of which is about to be written.
     pub fn stale(shape: Shape) -> Self {
-        Self { shape, data: Buffer::stale(shape.len()) }
+        Self { shape, data: Buffer::stale(shape.len()).into() }
     }
 
     /// All zeros.
     pub fn zeros(shape: Shape) -> Self {
-        Self { shape, data: Buffer::zeros(shape.len()) }
+        Self { shape, data: Buffer::zeros(shape.len()).into() }
     }
 
     /// A copy of entries already in NHWC order.
@@ -74,7 +76,7 @@ impl Act {
     pub fn from_nhwc(shape: Shape, data: &[f32]) -> Self {
         assert_eq!(shape.len(), data.len(), "entries of a {shape:?}");
         let mut act = Self::stale(shape);
-        act.data.copy_from_slice(data);
+        act.data_mut().copy_from_slice(data);
         act
     }
 
@@ -94,7 +96,7 @@ impl Act {
     pub fn from_nchw(shape: Shape, data: &[f32]) -> Self {
         assert_eq!(shape.len(), data.len(), "entries of a {shape:?}");
         let mut act = Self::stale(shape);
-        transpose_samples(data, &mut act.data, shape.c, shape.pixels());
+        transpose_samples(data, act.data_mut(), shape.c, shape.pixels());
         act
     }
 
@@ -131,7 +133,7 @@ impl Act {
 
     /// All entries, NHWC, to write.
     pub fn data_mut(&mut self) -> &mut [f32] {
-        &mut self.data
+        Arc::<Buffer>::make_mut(&mut self.data)
     }
 
     /// One sample's entries.
@@ -173,5 +175,14 @@ mod tests {
         let nchw = ((19 + 7) * 3 + 2) * 5 + 4;
         assert_eq!(act.sample(1)[(2 * 5 + 4) * 19 + 7], nchw as f32);
         assert_eq!(act.to_nchw(), data);
+    }
+
+    #[test]
+    fn a_clone_that_is_written_to_is_a_copy() {
+        let act = Act::from_rows(1, &[1.0, 2.0]);
+        let mut clone = act.clone();
+        assert_eq!(clone.data().as_ptr(), act.data().as_ptr());
+        clone.data_mut()[0] = 3.0;
+        assert_eq!((act.data(), clone.data()), (&[1.0, 2.0][..], &[3.0, 2.0][..]));
     }
 }

@@ -114,6 +114,8 @@ fn compared(
         train: None,
     };
     let entries = field.entries(&subject)?;
+    let name = |text: &String| Ok((text.clone(), Value::from(field.row_of(text)?)));
+    let names = field.solvers.iter().map(name).collect::<Result<serde_json::Map<_, _>>>()?;
     let judging = Judging {
         seeds,
         rng: Rng::named(&request.rng)?,
@@ -121,6 +123,7 @@ fn compared(
         teacher_nfe: request.teacher_nfe,
         schedule: ScheduleSpec::default(),
         reference: None,
+        judge: None,
         scorers: Vec::new(),
         batch: request.batch.max(1),
         pictures: true,
@@ -147,5 +150,5 @@ fn compared(
     };
     let cells: Vec<Value> =
         view.rows().iter().flat_map(|r| view.columns().into_iter().filter_map(|c| cell(r, c))).collect();
-    Ok(Some(json!({ "report": report, "headline": view.headline(), "scores": cells }).to_string()))
+    Ok(Some(json!({ "report": report, "headline": view.headline(), "names": names, "scores": cells }).to_string()))
 }

@@ -186,13 +186,12 @@ impl Preconditioned for Asked<'_> {
         Ok((Tensor::new(x.shape(), values)?, pullback))
     }
 
-    /// What the pullback keeps, the activations of a call, is freed as soon as it has answered.
-    fn backward(&self, pullback: Self::Kept, of: &[Factors], cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
+    fn backward(&self, pullback: &Self::Kept, of: &[Factors], cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
         let wire = self.model.facts.wire;
         let answer: PyResult<(Vec<f64>, Vec<f64>)> = Python::attach(|py| {
             py.check_signals()?;
             let cotangent = wire.sent(py, cotangent, |i| of[i].out)?;
-            let answer = pullback.expect("recorded").into_bound(py).call1((cotangent,))?;
+            let answer = pullback.as_ref().expect("recorded").bind(py).call1((cotangent,))?;
             Ok((wire.received(&answer.get_item(0)?)?, received(&answer.get_item(1)?)?))
         });
         let (to_shown, to_level) = answer.map_err(foreign)?;

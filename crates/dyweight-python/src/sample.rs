@@ -11,8 +11,7 @@ use dyweight_core::sample::State;
 use dyweight_core::tensor::Tensor;
 use dyweight_sample::comm::Solo;
 use dyweight_sample::{Drawing, Inputs, Learned, Noise, OnModel, SampleSpec, Sampler, Show, Who, misfits};
-use dyweight_solvers::spec::{Budget, ScheduleSpec};
-use dyweight_study::benchmark::Term;
+use dyweight_solvers::spec::{Budget, ScheduleSpec, SolverSpec};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
@@ -96,18 +95,17 @@ impl Request {
             found.extend(file.without_gain());
             return Ok((sampler, found));
         }
-        let Some(term) = self.term.as_deref().map(Term::parse).transpose()? else { return Err(no_budget()) };
-        let schedule = term.grid(&self.schedule);
-        let afs = term.afs.unwrap_or(self.afs);
-        let fixed = schedule.sigmas.is_some();
+        let Some(solver) = self.term.as_deref().map(SolverSpec::named) else { return Err(no_budget()) };
+        let fixed = self.schedule.sigmas.is_some();
         let budget = match (self.nfe, self.steps) {
             (Some(nfe), None) => Some(Budget::Nfe(nfe)),
             (None, Some(steps)) => Some(Budget::Steps(steps)),
             (None, None) if fixed => None,
             _ => return Err(no_budget()),
         };
-        let spec = SampleSpec { budget, schedule, afs, denoise_to_zero: self.denoise_to_zero };
-        Ok((spec.sampler(Who::Handcrafted(&term.solver), &on)?, Vec::new()))
+        let (schedule, afs, denoise_to_zero) = (self.schedule.clone(), self.afs, self.denoise_to_zero);
+        let spec = SampleSpec { budget, schedule, afs, denoise_to_zero };
+        Ok((spec.sampler(Who::Handcrafted(&solver), &on)?, Vec::new()))
     }
 
     /// What samples begin with, and what they are asked for.

@@ -36,4 +36,4 @@ pub use interrupt::{Stop, interruptible};
 pub use learned::Learned;
 pub use parts::{cut, each, in_parts, stacked, unit};
 pub use prompts::Prompts;
-pub use sampler::{GridRule, OnModel, SampleSpec, Sampler, Who};
+pub use sampler::{GridRule, OnModel, SampleSpec, Sampler, Who, not_made};

@@ -3,6 +3,7 @@
 use dyweight_core::denoiser::{Condition, Context, Model};
 use dyweight_core::error::{Error, Result};
 use dyweight_files::read_prompts;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ pub struct Prompts {
     negative: Option<String>,
     contexts: Vec<Context>,
     negative_context: Context,
+    /// Those of which the encoder reads the beginning alone.
+    cut: Vec<String>,
 }
 
 impl Prompts {
@@ -26,9 +29,15 @@ impl Prompts {
         if texts.is_empty() || texts.len() > MOST {
             return Err(Error::bad_value("prompts", texts.len(), format!("must be 1 to {MOST}")));
         }
+        // A text that comes again is not encoded again.
+        let mut known = BTreeMap::new();
+        let mut encoded = |text: &str| match known.get(text) {
+            Some(context) => Ok(Context::clone(context)),
+            None => model.context_of(text).inspect(|context| drop(known.insert(text.to_owned(), context.clone()))),
+        };
         let mut contexts = Vec::with_capacity(texts.len());
         for text in &texts {
-            contexts.push(model.context_of(text)?);
+            contexts.push(encoded(text)?);
             // All are of one size: the first says what they will take.
             let each = contexts.first().map_or(0, bytes_of);
             if each.saturating_mul(texts.len()) > MOST_BYTES {
@@ -37,8 +46,14 @@ impl Prompts {
                 return Err(Error::bad_value("prompts", texts.len(), expected));
             }
         }
-        let negative_context = negative.as_deref().map_or(Ok(Context::Unconditional), |text| model.context_of(text))?;
-        Ok(Self { texts, negative, contexts, negative_context })
+        let negative_context = negative.as_deref().map_or(Ok(Context::Unconditional), &mut encoded)?;
+        let mut cut = Vec::new();
+        for text in texts.iter().chain(&negative) {
+            if !model.reads_whole(text)? {
+                cut.push(text.clone());
+            }
+        }
+        Ok(Self { texts, negative, contexts, negative_context, cut })
     }
 
     /// The same texts as `known`, which are encoded already, or encoded now.
@@ -67,6 +82,16 @@ impl Prompts {
     /// All texts.
     pub fn texts(&self) -> &[String] {
         &self.texts
+    }
+
+    /// What is to be said of texts that are longer than the encoder reads.
+    pub fn warning(&self) -> Option<String> {
+        let first: String = self.cut.first()?.chars().take(40).collect();
+        let all = self.texts.len() + usize::from(self.negative.is_some());
+        Some(format!(
+            "{} of {all} prompts, '{first}…' first, are longer than the model's encoder reads: it sees their beginning alone",
+            self.cut.len()
+        ))
     }
 
     /// What guidance leads away from, where it was said.

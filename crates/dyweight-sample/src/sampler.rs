@@ -10,9 +10,9 @@ use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::Solver;
 use dyweight_core::tensor::Tensor;
 use dyweight_solvers::learned::{Built, Frame, LearnedSolver};
-use dyweight_solvers::solver_file::other_budget;
+use dyweight_solvers::solver_file::{SolverFile, other_budget, other_guidance};
 use dyweight_solvers::spec::budget::{Setting, check_steps};
-use dyweight_solvers::spec::{Budget, ScheduleSpec, SolverSpec};
+use dyweight_solvers::spec::{Budget, ScheduleSpec, SolverSpec, Term};
 
 /// A model, and what an evaluation of it costs.
 #[derive(Clone)]
@@ -93,7 +93,10 @@ impl SampleSpec {
     /// Decides, and refuses what does not go together.
     pub fn sampler(&self, who: Who<'_>, on: &OnModel<'_>) -> Result<Sampler> {
         match who {
-            Who::Handcrafted(solver) => self.handcrafted(solver.build(on.model.is_bounded())?, on),
+            Who::Handcrafted(solver) => {
+                let (solver, schedule, afs) = Term::beside(solver, &self.schedule, self.afs)?;
+                Self { schedule, afs, ..self.clone() }.handcrafted(solver.build(on.model.is_bounded())?, on)
+            }
             Who::Learned(learned) => self.learned(learned, on),
         }
     }
@@ -132,7 +135,7 @@ impl SampleSpec {
         sampler.realised = realised.transpose()?;
         match self.budget {
             Some(Budget::Nfe(wanted)) if wanted != sampler.nfe => {
-                Err(other_budget(&learned.source, sampler.nfe, wanted))
+                Err(not_made(&learned.source, file, (sampler.nfe, on.calls), wanted))
             }
             _ => Ok(sampler),
         }
@@ -206,6 +209,14 @@ impl Sampler {
     /// States of a run, the start included.
     pub fn states(&self) -> usize {
         self.times.len() + usize::from(self.denoise_to_zero)
+    }
+}
+
+/// Why learned coefficients make other calls than are `wanted`: they are for others, or guidance doubles them.
+pub fn not_made(source: &str, file: Option<&SolverFile>, (made, each): (usize, usize), wanted: usize) -> Error {
+    match file.filter(|file| file.nfe == wanted && file.calls() != each) {
+        Some(file) => other_guidance(source, file, made),
+        None => other_budget(source, made, wanted),
     }
 }
 

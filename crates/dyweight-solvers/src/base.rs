@@ -49,7 +49,7 @@ impl Base {
 
     /// The solver itself.
     pub fn build(&self, bounded: bool) -> Result<Box<dyn Solver>> {
-        self.spec()?.build(bounded)
+        self.spec()?.at_highest_order().build(bounded)
     }
 
     /// The solver of LD3's papers and code: data predictions are never thresholded, the last orders always lowered.
@@ -68,7 +68,7 @@ impl Base {
                 let unipc = UniPc::new(order(UniPc::HIGHEST), form)?.variant(self.variant.unwrap_or_default());
                 Ok(Box::new(unipc.frozen_nodes(frozen)))
             }
-            _ => spec.build(false),
+            _ => spec.at_highest_order().build(false),
         }
     }
 }
@@ -80,16 +80,16 @@ impl Base {
 #[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct BaseOptions {
     /// Solver that ld3 and other methods are built around [the method's].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Base solver"))]
     pub base: Option<String>,
     /// B(h) of the base unipc [bh2].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "bh1|bh2", value_parser = crate::spec::one_of::<Variant>(&["bh1", "bh2"]), help_heading = "Solver"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "bh1|bh2", value_parser = crate::spec::one_of::<Variant>(&["bh1", "bh2"]), help_heading = "Base solver"))]
     pub variant: Option<Variant>,
     /// What the bases dpmpp and unipc extrapolate [x0].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "x0|eps", value_parser = crate::spec::one_of::<Predict>(&["x0", "eps"]), help_heading = "Solver"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "x0|eps", value_parser = crate::spec::one_of::<Predict>(&["x0", "eps"]), help_heading = "Base solver"))]
     pub predict: Option<Predict>,
     /// Lower the order of the bases dpmpp and unipc towards the end [auto].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "auto|true|false", help_heading = "Solver"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "auto|true|false", help_heading = "Base solver"))]
     pub lower_order_final: Option<LowerOrderFinal>,
 }
 

@@ -175,7 +175,8 @@ impl Solver for Mixed {
 #[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct DssOptions {
     /// Weight of dss's loss at the end, beside that of the path [1000].
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
+    #[serde(rename = "dss-end-weight", alias = "end-weight")]
+    #[cfg_attr(feature = "clap", arg(long = "dss-end-weight", alias = "end-weight", help_heading = "DSS"))]
     pub end_weight: Option<f64>,
 }
 
@@ -184,7 +185,7 @@ pub struct DssMethod;
 
 impl Method for DssMethod {
     fn options(&self) -> &'static [&'static str] {
-        &["end-weight"]
+        &["dss-end-weight"]
     }
 
     fn usual(&self, spec: TrainSpec) -> TrainSpec {
@@ -216,7 +217,7 @@ impl Method for DssMethod {
     }
 
     fn teaching(&self, spec: &TrainSpec, _: &Frame, _: &dyn Learnable) -> Result<Teaching> {
-        let end = not_negative("end-weight", spec.dss.end_weight.unwrap_or(1000.0))?;
+        let end = not_negative("dss-end-weight", spec.dss.end_weight.unwrap_or(1000.0))?;
         Ok(Teaching { supervision: Supervision::Near, stepwise: None, near: Some(end), halved: false })
     }
 

@@ -319,22 +319,22 @@ impl Method for EpdMethod {
                 "afs",
                 "count-parallel",
                 "substeps",
-                "points",
+                "epd-points",
                 "direction-range",
                 "time-range",
-                "last-direction-one",
-                "updates",
+                "epd-last-direction-one",
+                "epd-updates",
             ],
             true => &[
                 "afs",
                 "count-parallel",
                 "order",
                 "substeps",
-                "points",
+                "epd-points",
                 "direction-range",
                 "time-range",
-                "last-direction-one",
-                "updates",
+                "epd-last-direction-one",
+                "epd-updates",
             ],
         }
     }
@@ -366,7 +366,7 @@ impl Method for EpdMethod {
     }
 
     fn stand_in(&self, spec: &TrainSpec, _: bool) -> Result<Box<dyn Solver>> {
-        let points = positive("points", spec.points.points.unwrap_or(2))?;
+        let points = positive("epd-points", spec.points.points.unwrap_or(2))?;
         let beside = if spec.count_parallel == Some(CountParallel::Once) { 1 } else { points };
         Ok(Box::new(Evaluations { apart: 1, beside }))
     }
@@ -377,7 +377,7 @@ impl Method for EpdMethod {
             return Start::of(body, spec);
         }
         let PointOptions { points, direction_range, time_range, last_direction_one, .. } = &spec.points;
-        let points = positive("points", points.unwrap_or(2))?;
+        let points = positive("epd-points", points.unwrap_or(2))?;
         let ranges = (direction_range.unwrap_or(0.05), time_range.unwrap_or(0.05));
         let mut stream = Stream::labelled(spec.seed.unwrap_or(0), "epd tables");
         let mut tables = Epd::start(steps, points, ranges, || stream.normal());
@@ -407,19 +407,22 @@ impl Method for EpdMethod {
 #[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct PointOptions {
     /// Points inside each step of epd [2].
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver"))]
+    #[serde(rename = "epd-points", alias = "points")]
+    #[cfg_attr(feature = "clap", arg(long = "epd-points", alias = "points", help_heading = "EPD and AMED"))]
     pub points: Option<usize>,
     /// How far epd and amed may scale directions from 1 [epd 0.05, amed 0.01].
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver"))]
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "EPD and AMED"))]
     pub direction_range: Option<f64>,
     /// How far epd and amed may scale the network's times from 1 [epd 0.05, amed 0, amed-plugin 0.2].
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver"))]
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "EPD and AMED"))]
     pub time_range: Option<f64>,
     /// The last step's directions of epd are not scaled.
-    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
+    #[serde(rename = "epd-last-direction-one", alias = "last-direction-one")]
+    #[cfg_attr(feature = "clap", arg(long = "epd-last-direction-one", alias = "last-direction-one", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "EPD and AMED"))]
     pub last_direction_one: Option<bool>,
     /// When epd moves its parameters: after each step, or after the last by its loss alone [last for epd on images in
     /// fewer than 5 steps].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "each|last", value_parser = crate::spec::one_of::<Updates>(&["each", "last"]), help_heading = "Optimisation"))]
+    #[serde(rename = "epd-updates", alias = "updates")]
+    #[cfg_attr(feature = "clap", arg(long = "epd-updates", alias = "updates", value_name = "each|last", value_parser = crate::spec::one_of::<Updates>(&["each", "last"]), help_heading = "EPD and AMED"))]
     pub updates: Option<Updates>,
 }

@@ -158,13 +158,16 @@ pub fn shortest(cost: &[Vec<f64>], steps: usize, factor: f64) -> Result<Vec<usiz
 #[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct GitsOptions {
     /// How gits compares Euler's jumps with the teacher [dev].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "dev|l1|l2", value_parser = crate::spec::one_of::<Cost>(&["dev", "l1", "l2"]), help_heading = "Teacher"))]
+    #[serde(rename = "gits-cost", alias = "cost")]
+    #[cfg_attr(feature = "clap", arg(long = "gits-cost", alias = "cost", value_name = "dev|l1|l2", value_parser = crate::spec::one_of::<Cost>(&["dev", "l1", "l2"]), help_heading = "GITS"))]
     pub cost: Option<Cost>,
     /// How much gits weighs each later jump against the one before [1.15].
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
+    #[serde(rename = "gits-factor", alias = "factor")]
+    #[cfg_attr(feature = "clap", arg(long = "gits-factor", alias = "factor", help_heading = "GITS"))]
     pub factor: Option<f64>,
     /// Samples on which gits measures costs [256].
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Teacher"))]
+    #[serde(rename = "gits-samples", alias = "samples")]
+    #[cfg_attr(feature = "clap", arg(long = "gits-samples", alias = "samples", help_heading = "GITS"))]
     pub samples: Option<usize>,
 }
 
@@ -189,7 +192,7 @@ impl GitsMethod {
 
 impl Method for GitsMethod {
     fn options(&self) -> &'static [&'static str] {
-        &["afs", "order", "base", "variant", "predict", "lower-order-final", "cost", "factor", "samples"]
+        &["afs", "order", "base", "variant", "predict", "lower-order-final", "gits-cost", "gits-factor", "gits-samples"]
     }
 
     fn learns_by_gradients(&self) -> bool {
@@ -227,8 +230,8 @@ impl Method for GitsMethod {
         if spec.init.is_some() {
             return Err(Error::no_effect("init", "gits searches, and starts from nothing"));
         }
-        let factor = finite_above("factor", spec.gits.factor.unwrap_or(1.15), 0.0)?;
-        let samples = positive("samples", spec.gits.samples.unwrap_or(256))?;
+        let factor = finite_above("gits-factor", spec.gits.factor.unwrap_or(1.15), 0.0)?;
+        let samples = positive("gits-samples", spec.gits.samples.unwrap_or(256))?;
         let base = Self::base(spec)?;
         base.build(frame.bounded)?;
         let steps = spec.teacher_steps.unwrap_or(60);

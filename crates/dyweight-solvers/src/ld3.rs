@@ -115,7 +115,7 @@ pub(super) fn grid_of(mode: TimeMode, p1: &[Coeff], frame: &Frame) -> Result<(Ve
     if !(from.value().is_finite() && to.value().is_finite()) {
         return Err(Error::conflict(
             format!("log-SNR is infinite at an end of the grid, {} or {}", first.value(), last.value()),
-            "use `mode = time`, or a grid whose ends have a finite log-SNR",
+            "use `time-mode = time`, or a grid whose ends have a finite log-SNR",
         ));
     }
     let mut sums = vec![Coeff::from(0.0)];
@@ -253,13 +253,16 @@ impl Run for RetimedRun<'_> {
 #[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct Ld3Options {
     /// In which variable ld3 learns times [lambda; time for flows].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "lambda|time", value_parser = crate::spec::one_of::<TimeMode>(&["lambda", "time"]), help_heading = "Solver"))]
+    #[serde(rename = "time-mode", alias = "mode")]
+    #[cfg_attr(feature = "clap", arg(long = "time-mode", alias = "mode", value_name = "lambda|time", value_parser = crate::spec::one_of::<TimeMode>(&["lambda", "time"]), help_heading = "LD3 and S4S"))]
     pub mode: Option<TimeMode>,
     /// How far ld3's times for the network may lie from the solver's, of the smallest spacing [0.5].
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Solver"))]
+    #[serde(rename = "ld3-window", alias = "window")]
+    #[cfg_attr(feature = "clap", arg(long = "ld3-window", alias = "window", help_heading = "LD3 and S4S"))]
     pub window: Option<f64>,
     /// Rate of ld3's times for the network [0.1 by the number of steps].
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
+    #[serde(rename = "times-lr", alias = "lr2")]
+    #[cfg_attr(feature = "clap", arg(long = "times-lr", alias = "lr2", help_heading = "LD3 and S4S"))]
     pub lr2: Option<f64>,
 }
 
@@ -280,9 +283,9 @@ impl Method for Ld3Method {
             "variant",
             "predict",
             "lower-order-final",
-            "mode",
-            "window",
-            "lr2",
+            "time-mode",
+            "ld3-window",
+            "times-lr",
             "relax",
             "noise-step",
             "noise-radius",
@@ -337,7 +340,7 @@ impl Method for Ld3Method {
 
     fn phases(&self, spec: &TrainSpec, common: &Common, learnable: &dyn Learnable) -> Result<Vec<Phase>> {
         let steps = learnable.blocks()[0].len() - 1;
-        let lr2 = finite_above("lr2", spec.ld3.lr2.unwrap_or(0.1 / steps as f64), 0.0)?;
+        let lr2 = finite_above("times-lr", spec.ld3.lr2.unwrap_or(0.1 / steps as f64), 0.0)?;
         let first = (common.iterations * 2 / 7).max(1).min(common.iterations);
         let second = common.iterations - first;
         let told = Common { lr: lr2, optimiser: Optimiser::Sgd, ..*common };

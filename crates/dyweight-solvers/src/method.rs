@@ -133,10 +133,10 @@ const DESCENT: &[&str] = &[
     "pairs",
     "lr",
     "warm-up",
-    "rate",
+    "lr-rule",
     "optimiser",
     "weight-decay",
-    "clip",
+    "clip-gradient",
 ];
 
 /// A method that is learned.

@@ -236,13 +236,13 @@ impl Relaxation {
 #[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct RelaxOptions {
     /// The noise of each pair is a variable inside a small ball [true for ld3, false for s4s].
-    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Optimisation"))]
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "LD3 and S4S"))]
     pub relax: Option<bool>,
     /// Step of the noise [12 by the number of steps].
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "LD3 and S4S"))]
     pub noise_step: Option<f64>,
     /// Radius in which the noise of a pair stays [0.001 times a sample's parameters by the steps squared].
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "LD3 and S4S"))]
     pub noise_radius: Option<f64>,
 }
 

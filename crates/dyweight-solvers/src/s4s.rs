@@ -96,7 +96,7 @@ fn row(base: &Base, times: &[Coeff], i: usize, prediction: Prediction) -> Result
 fn logits(mode: TimeMode, frame: &Frame) -> Result<Vec<f64>> {
     let inner = |t: &Coeff| if mode == TimeMode::Lambda { frame.prediction.log_snr(t).value() } else { t.value() };
     let values: Vec<f64> = frame.grid.coeffs().iter().map(inner).collect();
-    require_finite("log-SNR of the nominal grid (use `mode = time`)", &values)?;
+    require_finite("log-SNR of the nominal grid (use `time-mode = time`)", &values)?;
     let mut spacings: Vec<f64> = values.windows(2).map(|w| (w[1] - w[0]).abs().ln()).collect();
     if mode == TimeMode::Time {
         spacings.reverse();
@@ -253,9 +253,17 @@ impl Method for S4sMethod {
                 "noise-step",
                 "noise-radius",
             ],
-            true => {
-                &["afs", "order", "base", "lower-order-final", "mode", "lr2", "relax", "noise-step", "noise-radius"]
-            }
+            true => &[
+                "afs",
+                "order",
+                "base",
+                "lower-order-final",
+                "time-mode",
+                "times-lr",
+                "relax",
+                "noise-step",
+                "noise-radius",
+            ],
         }
     }
 
@@ -288,7 +296,7 @@ impl Method for S4sMethod {
         if !self.alt {
             return Ok(vec![common.phase(&COEFFS)]);
         }
-        let lr = finite_above("lr2", spec.ld3.lr2.unwrap_or(5e-3), 0.0)?;
+        let lr = finite_above("times-lr", spec.ld3.lr2.unwrap_or(5e-3), 0.0)?;
         let grid = Common { lr, optimiser: Optimiser::RmsProp, ..*common };
         let mut phases = Vec::new();
         let border = |k: usize| common.iterations * k / (2 * ROUNDS);

@@ -123,7 +123,10 @@ fn guidance_counts_twice() -> Result<()> {
     // Used without guidance an evaluation is one call.
     assert_eq!(file.at("a", Asked { calls: Some(1), ..Asked::nfe(5) })?.steps, 6);
     let error = file.at("a", Asked::nfe(7)).unwrap_err();
-    assert!(error.to_string().contains("2 calls") && error.hint().unwrap().contains("--nfe 6 or --nfe 8"), "{error}");
+    assert!(
+        error.to_string().contains("2 calls") && error.hint().unwrap().contains("`nfe = 6` or `nfe = 8`"),
+        "{error}"
+    );
     Ok(())
 }
 
@@ -136,7 +139,7 @@ fn budgets_outside_the_range_are_refused_in_a_sentence() {
     };
     let none = says(None);
     assert!(
-        none.contains("any.json serves every budget from 3 to 12 network calls") && none.contains("--nfe"),
+        none.contains("any.json serves every budget from 3 to 12 network calls") && none.contains("`nfe`"),
         "{none}"
     );
     for (budget, found) in [

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! ∂FD/∂μ = 2(μ − μᵣ)      ∂FD/∂Σ = I − T
+//! of several feature maps      Σ FDₖ / tr Σᵣₖ      each as a share of what real images vary in it
 //! ```
 //!
 //! Samples are not rounded to eight bits here, which has no derivative; what is reported elsewhere is.
@@ -11,14 +12,16 @@ use dyweight_core::features::{FeatureMap, Share, Variety};
 use dyweight_files::Fingerprint;
 use dyweight_metrics::frechet::{Reference, Statistics};
 use dyweight_metrics::linalg::Moments;
-use dyweight_metrics::{Features, Origin, variety};
+use dyweight_metrics::{FeatureReference, Features, Origin, variety};
+use dyweight_models::JoinedFeatures;
 use dyweight_train::{Joint, Linearised};
 use std::sync::Arc;
 
 /// The distance of samples' features to reference statistics.
 pub struct FrechetLoss {
     map: Arc<dyn FeatureMap>,
-    reference: Arc<Reference>,
+    /// Of each map that is part of it, as many features as it has.
+    references: Vec<Arc<Reference>>,
     identity: String,
     judge: Arc<dyn FeatureMap>,
     judges_reference: Option<Arc<Reference>>,
@@ -26,13 +29,20 @@ pub struct FrechetLoss {
 
 impl FrechetLoss {
     /// The distance to a reference, by the features it was made with; they judge, too, until others do.
-    pub fn new((map, reference): (Arc<dyn FeatureMap>, Arc<Reference>)) -> Self {
-        let own = reference.statistics();
+    pub fn new((map, reference): FeatureReference) -> Self {
+        Self { judges_reference: Some(reference.clone()), ..Self::of(vec![(map, reference)]) }
+    }
+
+    /// The sum of several such distances.
+    pub fn of(parts: Vec<FeatureReference>) -> Self {
+        let (maps, references): (Vec<_>, Vec<Arc<Reference>>) = parts.into_iter().unzip();
         let mut identity = Fingerprint::default();
-        identity.add_numbers(&own.mu);
-        identity.add_numbers(own.sigma.data());
-        let (judge, judges_reference) = (map.clone(), Some(reference.clone()));
-        Self { map, reference, identity: identity.text(), judge, judges_reference }
+        for own in references.iter().map(|reference| reference.statistics()) {
+            identity.add_numbers(&own.mu);
+            identity.add_numbers(own.sigma.data());
+        }
+        let map = JoinedFeatures::of(maps);
+        Self { judge: map.clone(), map, references, identity: identity.text(), judges_reference: None }
     }
 
     /// What comes of it is judged by other features, and their distance to a reference where there is one.
@@ -76,13 +86,25 @@ impl Joint for FrechetLoss {
         if n < 2 {
             return Err(Error::bad_value("moments", n, "a covariance needs two samples or more"));
         }
-        let moments = Moments::of(rows, dims);
-        let mean = moments.mean().to_vec();
-        let own = Statistics { mu: mean.clone(), sigma: moments.covariance()?, source: Origin::default() };
-        let (value, slope, map) = self.reference.derivatives(&own)?;
-        let scale = n as f64 / (n - 1) as f64;
-        let form = (0..dims * dims).map(|k| scale * (f64::from(u8::from(k / dims == k % dims)) - map.data()[k]));
-        Ok(Linearised { value, mean, slope, form: form.collect() })
+        let mut all = Linearised { value: 0.0, mean: Vec::new(), slope: Vec::new(), form: vec![0.0; dims * dims] };
+        for reference in &self.references {
+            let (first, own) = (all.mean.len(), reference.statistics().mu.len());
+            let rows: Vec<f64> = rows.chunks(dims).flat_map(|row| &row[first..first + own]).copied().collect();
+            let moments = Moments::of(&rows, own);
+            let mean = moments.mean().to_vec();
+            let at = Statistics { mu: mean.clone(), sigma: moments.covariance()?, source: Origin::default() };
+            let (value, slope, map) = reference.derivatives(&at)?;
+            let weight = if self.references.len() == 1 { 1.0 } else { 1.0 / reference.statistics().sigma.trace() };
+            all.value += weight * value;
+            all.mean.extend(mean);
+            all.slope.extend(slope.iter().map(|v| weight * v));
+            let scale = weight * n as f64 / (n - 1) as f64;
+            for (i, j) in (0..own * own).map(|k| (k / own, k % own)) {
+                let identity = f64::from(u8::from(i == j));
+                all.form[(first + i) * dims + first + j] = scale * (identity - map.data()[i * own + j]);
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -132,12 +154,18 @@ mod tests {
         assert!(none.variety(&near, &near, &far).unwrap().distance.is_none());
     }
 
-    /// The derivative of the distance of all samples in each number of each, by the linearisation and by differences.
+    /// The derivative of the distance of all samples in each number of each, by the linearisation and by differences:
+    /// of one feature map, and of the sum of two.
     #[test]
     fn the_linearisation_has_the_derivative_of_the_distance() {
-        let map = curved();
-        let loss = FrechetLoss::new((map.clone(), reference([0.2, -0.1, 0.7])));
-        let n = 12;
+        let plain: Arc<dyn FeatureMap> = Arc::new(SampleFeatures::identity([3, 1, 1]));
+        let (first, second) = ((curved(), reference([0.2, -0.1, 0.7])), (plain, reference([0.1, 0.0, -0.3])));
+        has_the_derivative(&FrechetLoss::new(first.clone()));
+        has_the_derivative(&FrechetLoss::of(vec![first, second]));
+    }
+
+    fn has_the_derivative(loss: &FrechetLoss) {
+        let (map, n) = (loss.map.clone(), 12);
         let x = Tensor::new([n, 3, 1, 1], Stream::new(8).normals(3 * n)).unwrap();
         let around = |x: &Tensor| loss.linearised(map.features(x).unwrap().data()).unwrap();
         let linear = Loss::Linear(map.clone(), Arc::new(around(&x)));
@@ -153,5 +181,27 @@ mod tests {
             let found = gradient.data()[k] / n as f64;
             assert!((fd - found).abs() < 1e-8, "{k}: {found} is not {fd}");
         }
+    }
+
+    /// Each part of a sum counts as a share of what real images vary in it: features in other units are the same loss.
+    #[test]
+    fn a_sum_of_distances_does_not_depend_on_units() {
+        let plain: Arc<dyn FeatureMap> = Arc::new(SampleFeatures::identity([3, 1, 1]));
+        let tenfold: Arc<dyn FeatureMap> = Arc::new(SampleFeatures {
+            map: |x| x.iter().map(|v| 10.0 * v).collect(),
+            ..SampleFeatures::identity([3, 1, 1])
+        });
+        let own = reference([0.1, 0.0, -0.3]);
+        let at = own.statistics();
+        let sigma = Symmetric::new("sigma", 3, at.sigma.data().iter().map(|v| 100.0 * v).collect(), 0.0).unwrap();
+        let mu = at.mu.iter().map(|v| 10.0 * v).collect();
+        let large = Arc::new(Reference::new(Statistics { mu, sigma, source: Origin::default() }).unwrap());
+        let value = |part: FeatureReference| {
+            let loss = FrechetLoss::of(vec![(curved(), reference([0.2, -0.1, 0.7])), part]);
+            let x = Tensor::new([12, 3, 1, 1], Stream::new(8).normals(36)).unwrap();
+            loss.linearised(loss.map.features(&x).unwrap().data()).unwrap().value
+        };
+        let (a, b) = (value((plain, own)), value((tenfold, large)));
+        assert!((a - b).abs() < 1e-9 * a, "{a} {b}");
     }
 }

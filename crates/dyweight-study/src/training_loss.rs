@@ -31,23 +31,34 @@ pub fn training_loss(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> 
     })
 }
 
+/// Features of a second stage that nothing is said about: what a classifier sees, and grey levels and texture.
+const BOTH_SCALES: &str = "fashion,pixels";
+
 /// The Fréchet distance to real images, by the features its statistics were made with. Another network judges.
 fn frechet(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> {
     let name = train.joint.reference.as_deref().unwrap_or(BUILT_IN_REFERENCE);
-    let (features, inception) = (train.features.clone(), train.inception.clone());
-    let spec = FeatureSpec { features, inception, resize: train.resize.clone() };
-    let map = DecodedFeatures::of(model, |shape| spec.build(shape))?;
-    let own = Arc::new(reference_of(name, &*map)?);
+    let inception = train.inception.clone();
+    let mut spec = FeatureSpec { features: train.features.clone(), inception, resize: train.resize.clone() };
+    // What is seen by one network alone can be gained for that network alone.
+    if spec == FeatureSpec::default() && name == BUILT_IN_REFERENCE {
+        spec.features = Some(BOTH_SCALES.into());
+    }
+    let mut parts = Vec::new();
+    for one in spec.each() {
+        let map = DecodedFeatures::of(model, |shape| one.build(shape))?;
+        let reference = Arc::new(reference_of(name, &*map)?);
+        parts.push((map, reference));
+    }
     let judge = DecodedFeatures::of(model, |shape| spec.judge(shape))?;
     // Statistics of a user's are of one network only.
-    let others = if judge.sha256() == map.sha256() {
-        Some(own.clone())
-    } else if name == BUILT_IN_REFERENCE {
-        Some(Arc::new(reference_of(name, &*judge)?))
-    } else {
-        None
+    let known = parts.iter().find(|(map, _)| map.sha256() == judge.sha256()).map(|(_, own)| own.clone());
+    let others = match known {
+        None if name == BUILT_IN_REFERENCE && parts.iter().all(|(map, _)| map.sha256() != judge.sha256()) => {
+            Some(Arc::new(reference_of(name, &*judge)?))
+        }
+        known => known,
     };
-    let loss = FrechetLoss::new((map, own)).judged_by(judge, others);
+    let loss = FrechetLoss::of(parts).judged_by(judge, others);
     Ok(Loss::Joint(Arc::new(loss)))
 }
 

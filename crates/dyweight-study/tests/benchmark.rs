@@ -5,14 +5,14 @@ use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Info, Levels,
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Rng;
 use dyweight_core::{Result, Tensor};
-use dyweight_metrics::FeatureReference;
-use dyweight_metrics::Features;
 use dyweight_metrics::frechet::{Reference, Statistics};
-use dyweight_models::{LoadedModel, ModelSpec};
+use dyweight_metrics::{FeatureReference, Features, reference};
+use dyweight_models::{FeatureSpec, LoadedModel, ModelSpec};
 use dyweight_sample::comm::{Comm, Solo};
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
-use dyweight_study::benchmark::{Candidate, Entry, Experiment, Judging, Results, Subject, run};
+use dyweight_study::benchmark::{Candidate, Entry, Experiment, Judging, Measure, Results, Subject, View, run};
 use dyweight_testing::{SampleFeatures, together};
+use dyweight_train::{TrainRecipe, TrainSpec};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,6 +106,7 @@ fn experiment(model: Arc<LoadedModel>, samples: usize, batch: usize) -> Experime
         teacher_nfe: Some(5),
         schedule: ScheduleSpec::default(),
         reference: None,
+        judge: None,
         scorers: Vec::new(),
         batch,
         pictures: true,
@@ -207,4 +208,78 @@ fn a_teachers_calls_are_network_calls_with_guidance_too() {
     assert_eq!(calls(Some(2.0), Some(21)), None);
     assert_eq!(calls(None, None), Some((35, 35)));
     assert_eq!(calls(Some(2.0), None), Some((36, 18)));
+}
+
+/// What was trained on features is judged by the other network, too; nothing else pays for that.
+#[test]
+fn what_was_trained_on_features_is_judged_by_a_second_network() {
+    let model = Arc::new(ModelSpec::named("fashion").build().unwrap());
+    let on = |features: &str, loss: Option<&str>| {
+        let spec = FeatureSpec { features: Some(features.into()), ..FeatureSpec::default() };
+        let plain = experiment(model.clone(), 4, 4);
+        let train = TrainSpec { loss: loss.map(String::from), ..TrainSpec::default() };
+        let who = Candidate::Learned { train: Box::new(train), schedule: ScheduleSpec::default(), on: 0, after: None };
+        let entries = [plain.entries.clone(), vec![Entry::new("learned", 3, who)]].concat();
+        let judging = Judging { reference: reference(&model, None, &spec).unwrap(), ..plain.judging };
+        Experiment::new("test", plain.subjects, entries, judging).unwrap()
+    };
+    let judge = |features: &str, loss| on(features, loss).judging.judge.map(|(map, _)| map.name().to_string());
+    assert_eq!(judge("fashion", None), None);
+    assert_eq!(judge("fashion", Some("l2")), None);
+    for loss in ["frechet", "features"] {
+        assert_eq!(judge("fashion", Some(loss)).as_deref(), Some("fashion-judge"));
+        assert_eq!(judge("fashion-judge", Some(loss)).as_deref(), Some("fashion-features"));
+    }
+    assert_ne!(on("fashion", None).header(), on("fashion", Some("frechet")).header());
+    // Both networks have numbers, and each is that of a run in which it is the first.
+    let scored = |features: &str| {
+        let mut experiment = on(features, Some("frechet"));
+        experiment.entries.truncate(1);
+        let place = Place::new(&format!("second-{features}"));
+        let results = run(&experiment, &place.0, &solo(), &mut ()).unwrap();
+        let view = View { experiment: &experiment, results: &results };
+        let measures = view.measures();
+        assert_eq!(measures[3..], [Measure::JudgedImitation, Measure::JudgedFrechet]);
+        measures[1..].iter().map(|measure| view.get(*measure, "Euler", "6 calls").unwrap().value).collect::<Vec<_>>()
+    };
+    let (first, second) = (scored("fashion"), scored("fashion-judge"));
+    assert_eq!(first, [&second[2..], &second[..2]].concat());
+}
+
+/// A rate that is left open is looked for; all trainings of the row, and its start, have what was found.
+#[test]
+fn an_open_rate_is_the_best_of_those_tried() {
+    let model = Arc::new(ModelSpec::named("mixture").build().unwrap());
+    let plain = experiment(model, 40, 40);
+    let train = TrainSpec {
+        recipe: Some(TrainRecipe::Paper),
+        iters: Some(20),
+        validation: Some(16),
+        batch: Some(16),
+        ..TrainSpec::default()
+    };
+    let who = |after| {
+        let (train, schedule) = (Box::new(train.clone()), ScheduleSpec::default());
+        Candidate::Learned { train, schedule, on: 0, after }
+    };
+    let rates = vec![1e-9, 0.02, 1e-8];
+    let open = Entry { rates, ..Entry::new("learned", 3, who(None)) };
+    let start = Entry { row: "start".into(), who: who(Some(0)), ..open.clone() };
+    let experiment = Experiment::new("test", plain.subjects, vec![open, start], plain.judging).unwrap();
+    let experiment = experiment.with_train_seeds(&[0, 1]);
+    let place = Place::new("rates");
+    let (mut trainings, work) = (0, experiment.search_work().unwrap());
+    let found = experiment.searched(&mut |search, folder| {
+        let results = run(search, &place.0.join(folder), &solo(), &mut ())?;
+        trainings += results.training_records.len();
+        Ok(results)
+    });
+    let found = found.unwrap();
+    assert_eq!(trainings, 3);
+    assert!(work.gradients > 0 && work.calls > 0);
+    for entry in &found.entries {
+        let Candidate::Learned { train, .. } = &entry.who else { panic!("{entry:?}") };
+        assert_eq!((train.lr, entry.rates.len()), (Some(0.02), 0));
+    }
+    assert_eq!(found.entries.len(), 4);
 }

@@ -5,7 +5,7 @@
 
 use crate::handcrafted::Rival;
 use crate::trainer::{Dataset, TrainOutcome, Trainer};
-use dyweight_core::error::Result;
+use dyweight_core::error::{Result, counted};
 use serde_json::{Map, Value, json};
 
 /// Ours and theirs.
@@ -49,8 +49,9 @@ impl Gain {
             p => format!("{p:.0} % closer to the teacher than"),
         };
         format!(
-            "{nfe} calls: {how} {name}, the best of {tried} handcrafted settings \
-             ({distance:.4} against {other:.4} on the validation pairs)"
+            "{}: {how} {name}, the best of {tried} handcrafted settings \
+             ({distance:.4} against {other:.4} on the validation pairs)",
+            counted(*nfe, "call")
         )
     }
 
@@ -71,11 +72,8 @@ mod tests {
 
     #[test]
     fn a_loss_is_not_called_a_gain() {
-        let gain = |distance: f64| Gain {
-            nfe: 3,
-            distance,
-            rival: Rival { name: "Heun".into(), distance: 0.2, tried: 3 },
-        };
+        let gain =
+            |distance: f64| Gain { nfe: 3, distance, rival: Rival { name: "Heun".into(), distance: 0.2, tried: 3 } };
         assert!(gain(0.1).sentence().starts_with("3 calls: 50 % closer to the teacher than Heun, the best of 3 "));
         assert!(gain(0.25).sentence().contains("25 % further from the teacher than Heun"));
         assert!(gain(0.2004).sentence().starts_with("3 calls: as close to the teacher as Heun, the best"));

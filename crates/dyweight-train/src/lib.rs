@@ -26,8 +26,8 @@
 
 mod best_start;
 mod distance;
-pub mod gauss_newton;
 mod gain;
+pub mod gauss_newton;
 mod guard;
 mod halving;
 pub mod handcrafted;
@@ -59,7 +59,7 @@ pub use dyweight_solvers::learnable::{ByParams, Learnable, Shown};
 pub use dyweight_solvers::learned::{Block, Built, Frame};
 pub use dyweight_solvers::recipe::{CountParallel, Group, Link, Optimiser, Phase, Relaxation, Stepwise, Supervision};
 pub use dyweight_solvers::span::{On, OperatorSpec, SpanSpec};
-pub use dyweight_solvers::spec::train::{ClassName, TeacherGrid, TrainRecipe, TrainSpec};
+pub use dyweight_solvers::spec::train::{ClassName, RENAMED, TeacherGrid, TrainRecipe, TrainSpec};
 pub use dyweight_solvers::{Rate, RateRule, method};
 pub use gain::Gain;
 pub use guard::{Guard, Judgement};

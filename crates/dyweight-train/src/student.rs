@@ -179,11 +179,11 @@ impl Student {
                 probing.push(begins(weight.sqrt(), probe));
             }
         }
-        let probes = match signs {
-            Some(_) => tape.gradients_so_far(probing, solver.1.len())?.parameters,
-            None => Vec::new(),
-        };
-        let found = tape.gradients(cotangents, solver.1.len())?;
+        let mut sweeps = vec![cotangents];
+        sweeps.extend(signs.map(|_| probing));
+        let mut found = tape.gradients_of_each(sweeps, solver.1.len())?.into_iter();
+        let (found, probes) = (found.next().expect("one for each loss"), found.next());
+        let probes = probes.map_or_else(Vec::new, |probes| probes.parameters);
         let noise = found.leaves.first().map_or_else(Vec::new, |g| g.data().to_vec());
         Ok(Gradient { losses, gradients: found.parameters, noise, probes })
     }

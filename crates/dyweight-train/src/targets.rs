@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 /// Pairs computed and stored together.
 pub(crate) const CHUNK: usize = 16;
 /// Numbers kept in memory; beyond it the oldest chunks are computed or read again.
-const MOST_NUMBERS: usize = 64 << 20;
+pub(crate) const MOST_NUMBERS: usize = 64 << 20;
 
 /// A solver with many steps.
 pub struct Teacher {

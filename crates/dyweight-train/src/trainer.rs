@@ -156,6 +156,7 @@ impl TrainConfig {
             false => None,
         };
         let mut warnings = self.misfits_of_the_start(&plan)?;
+        warnings.extend(plan.inputs.show.prompts().and_then(|prompts| prompts.warning()));
         warnings.extend(self.spec.dyweight.span.as_ref().filter(|span| !span.is_none()).map(|_| UNCONFIRMED.into()));
         let identity = identity::of(&self, &plan, noise.as_ref())?;
         Ok(Trainer { config: self, plan, teacher, noise, identity, warnings })

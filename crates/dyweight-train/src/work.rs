@@ -1,5 +1,6 @@
 //! How much work a run is, before it is done.
 
+use crate::Supervision;
 use crate::gauss_newton::GaussNewton;
 use crate::targets::CHUNK;
 use crate::trainer::Trainer;
@@ -35,6 +36,13 @@ impl std::ops::Add for Work {
     }
 }
 
+/// Bytes of a list of numbers beside the numbers.
+const LIST: usize = 40;
+/// How often an end is held at once: as it was solved, and gathered.
+const ENDS: usize = 2;
+/// What a step of a recorded pass holds of a state: the state, its slope, sums, and a derivative of each.
+const TAPE: usize = 6;
+
 /// Calls that teachers have made, by the name under which their results are kept.
 pub type TeacherCalls = BTreeMap<String, usize>;
 
@@ -69,9 +77,37 @@ impl Trainer {
         let searching = self.teacher.sampler.nfe * self.plan.learnable.searched(self.plan.student.frame.afs);
         let joint = nfe * (moments * recipe.iterations() + 2 * varied);
         let calls = searching + teaching + nfe * validating * validations + again + joint;
-        // Second-order descent sweeps each run twice, and makes its calls anew for that.
-        let sweeps = if recipe.is_second_order() { 2 } else { 1 };
-        Ok(Work { calls, gradients: sweeps * nfe * pairs })
+        // Second-order descent takes two gradients of each call: as two calls with gradients, less one without.
+        let second = if recipe.is_second_order() { nfe * pairs } else { 0 };
+        Ok(Work { calls: calls.saturating_sub(second), gradients: nfe * pairs + second })
+    }
+
+    /// Bytes held beside the network's own, at most: the teacher's results, and what an iteration compares. Calibrated by
+    /// `benches/memory.py`.
+    pub fn held(&self) -> u64 {
+        let (plan, recipe) = (&self.plan, &self.plan.recipe);
+        let numbers: usize = self.config().model.shape().iter().product();
+        let steps = plan.student.frame.grid.steps();
+        let states = if plan.supervision == Supervision::Endpoint { 1 } else { steps + 1 };
+        let of_teacher = |pairs: usize| (pairs * numbers * states).min(crate::targets::MOST_NUMBERS) * 8 + pairs * 16;
+        let validating = if recipe.validate_every.is_some() { recipe.validation_pairs } else { 0 };
+        let parameters = plan.start.len();
+        let (pairs, compared) = match recipe.gauss_newton {
+            // An end for each pair and parameter, in a list of its own; where starts are chosen, those of two of them.
+            Some(_) => {
+                let ends = recipe.pairs * (parameters + 1) * if self.is_open() { 2 } else { 1 };
+                (recipe.pairs, ends * (8 * numbers + LIST) * ENDS)
+            }
+            // States and slopes of a pass, and their derivatives.
+            None => {
+                let together = recipe.micro_batch.min(recipe.pairs).max(recipe.moments.unwrap_or(0));
+                let matrix = if recipe.is_second_order() { 3 * 8 * parameters * parameters } else { 0 };
+                (recipe.pairs_needed(), together * numbers * 8 * TAPE * (steps + 1) + matrix)
+            }
+        };
+        let targets =
+            if recipe.moments.is_some() { of_teacher(validating) } else { of_teacher(pairs) + of_teacher(validating) };
+        (targets + compared) as u64
     }
 
     /// The same for Gauss–Newton, if every step is taken and it does not end before its last iteration.

@@ -121,7 +121,7 @@ fn finish(run: &TrainRun) {
 #[test]
 fn each_text_is_encoded_once_however_many_budgets_starts_and_stages_a_run_has() {
     let (place, model) = (Place::new("encoded"), prompted());
-    let texts = place.texts("prompts.txt", "a cat\na dog\na house\n");
+    let texts = place.texts("prompts.txt", "a cat\na dog\na house\na cat\n");
     let spec = || TrainSpec { choose_start: Some(true), ..spec(&texts) };
     let first = config(&model, spec(), &place.out()).prepare().unwrap();
     assert!(first.is_open(), "a search for the start prepares many trainings");

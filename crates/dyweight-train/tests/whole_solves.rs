@@ -46,7 +46,7 @@ fn a_model_without_gradients_is_learned_for() {
         &TrainSpec { optimiser: Some(Optimiser::Adam), pairs: None, ..spec("dyweight") },
     );
     let Err(Error::Conflict { hint, .. }) = refused else { panic!("{refused:?}") };
-    assert!(hint.contains("--optimiser gauss-newton"), "{hint}");
+    assert!(hint.contains("`optimiser = gauss-newton`"), "{hint}");
 }
 
 /// 192 pairs do what thousands do with gradients.
@@ -83,9 +83,9 @@ fn what_whole_solves_do_not_have_is_refused() {
     };
     let own = || spec("dyweight");
     for (option, spec) in [
-        ("--lr", TrainSpec { lr: Some(0.1), ..own() }),
-        ("--batch", TrainSpec { batch: Some(4), ..own() }),
-        ("--clip", TrainSpec { clip: Some(1.0), ..own() }),
+        ("`lr`", TrainSpec { lr: Some(0.1), ..own() }),
+        ("`batch`", TrainSpec { batch: Some(4), ..own() }),
+        ("`clip-gradient`", TrainSpec { clip: Some(1.0), ..own() }),
         ("l1", TrainSpec { loss: Some("l1".into()), ..own() }),
         ("at most 256 parameters", TrainSpec { method: Some("amed".into()), ..own() }),
     ] {

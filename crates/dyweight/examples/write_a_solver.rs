@@ -12,7 +12,7 @@ use dyweight::mixture::Mixture;
 use dyweight::noise::Rng;
 use dyweight::sample::{Plan, count_calls, integrate, sample};
 use dyweight::schedule::Schedule;
-use dyweight::solver::{Run, Solver, Times};
+use dyweight::solver::{Method, Run, Times};
 use dyweight::tape::{Cotangent, Memory, Query, Tape, Var};
 use dyweight::{Result, Tensor};
 
@@ -23,7 +23,7 @@ struct MidpointRun<'s> {
     times: Times<'s>,
 }
 
-impl Solver for Midpoint {
+impl Method for Midpoint {
     fn label(&self) -> String {
         "midpoint".into()
     }

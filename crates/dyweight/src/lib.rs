@@ -104,9 +104,15 @@ pub mod learned {
     pub use dyweight_solvers::learned::*;
 }
 
-/// ODE solvers, and what learned ones are made of.
+/// ODE solvers by their formulas, and what learned ones are made of. The trait that all of them implement is called
+/// [`Method`](solver::Method) here: a [`Solver`] is one that is ready for use.
 pub mod solver {
-    pub use dyweight_core::solver::*;
+    pub use dyweight_core::solver::Solver as Method;
+    pub use dyweight_core::solver::{
+        Carried, Deis, DeisMode, Dpm2, DpmPp, DyWeight, Evaluated, Form, Heun, Initial, Ipndm, IpndmV, LowerOrderFinal,
+        Place, Predict, Rows, Run, Scales, StepTable, Times, UniPc, Variant, Wider, WiderRun, adams_bashforth,
+        check_order, realised_times,
+    };
     pub use dyweight_solvers::{Base, Weights, span};
 }
 

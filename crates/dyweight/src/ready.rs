@@ -59,14 +59,15 @@ impl Solver {
         Ok(crate::presets::find(name)?.1.into())
     }
 
-    /// A handcrafted solver by its name, at its highest order: `"euler"`, `"ipndm"`, `"dpmpp"` and others.
+    /// A handcrafted solver by its name, at the order that people mean by it: `"euler"`, `"ipndm"`, `"dpmpp:3+afs"` and
+    /// others.
     pub fn named(name: &str, budget: Budget) -> Result<Self> {
         Self::handcrafted(SolverSpec::named(name), SampleSpec { budget: Some(budget), ..SampleSpec::default() })
     }
 
     /// A handcrafted solver with all its options.
     pub fn handcrafted(solver: SolverSpec, spec: SampleSpec) -> Result<Self> {
-        solver.build(false)?;
+        crate::spec::Term::beside(&solver, &spec.schedule, spec.afs)?.0.build(false)?;
         Ok(Self { method: Method::Handcrafted(solver), spec })
     }
 

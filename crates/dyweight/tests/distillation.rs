@@ -10,7 +10,7 @@ use dyweight::files::TensorFile;
 use dyweight::mixture::Mixture;
 use dyweight::noise::{Rng, Stream};
 use dyweight::sample::{Plan, sample};
-use dyweight::solver::{Heun, Solver};
+use dyweight::solver::{Heun, Method};
 use dyweight::spec::budget::Setting;
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
 use dyweight::train::TrainConfig;
@@ -78,7 +78,7 @@ impl Truth {
 
     fn handcrafted(&self, model: &dyn Model, name: &str, order: usize, afs: bool, nfe: usize) -> f64 {
         let spec = SolverSpec { order: Some(order), ..SolverSpec::named(name) };
-        let solver: Box<dyn Solver> = spec.build(model.is_bounded()).unwrap();
+        let solver: Box<dyn Method> = spec.build(model.is_bounded()).unwrap();
         let schedule = ScheduleSpec::default().build(model.prediction()).unwrap();
         let setting = Setting {
             solver: &*solver,
@@ -163,7 +163,7 @@ fn compare(name: &str, model: &Mixture, truth: &Truth, spec: &TrainSpec, (nfe, f
 #[test]
 fn the_full_method_beats_its_ablations() {
     if !slow() {
-        return;
+        return dyweight_testing::skipped("DYWEIGHT_SLOW is not set");
     }
     for (name, model) in [("48-d", stored_mixture()), ("64-d", wide_mixture())] {
         let truth = Truth::of(&model, 2000);

@@ -122,10 +122,11 @@ pub fn opened(spec: &ModelSpec) -> Result<LoadedModel> {
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Solver")]
 pub struct SolverArgs {
-    /// Name (see 'dyweight list solvers') [dyweight with --weights, else ipndm]
+    /// Name (see 'dyweight list solvers'), or as compare has it, unipc:3@karras:5+afs [dyweight with --weights, else
+    /// ipndm]
     #[arg(long, value_name = "NAME")]
     pub solver: Option<String>,
-    /// Order [the method's highest]
+    /// Order [ipndm 4, deis 3, dpmpp and unipc 2]
     #[arg(long, alias = "max_order")]
     pub order: Option<usize>,
     /// What dpmpp and unipc extrapolate: x0 or eps [x0]
@@ -223,6 +224,15 @@ impl ReferenceArgs {
         reference.chain(self.features.files()).collect()
     }
 
+    /// An error for features without anything to compare them with.
+    pub fn refuse_idle(&self, has_reference: bool) -> Result<()> {
+        let FeatureArgs { features, inception, resize } = &self.features;
+        let given =
+            [("features", features.is_some()), ("inception", inception.is_some()), ("resize", resize.is_some())];
+        let given = given.map(|(option, given)| (option, given && !has_reference));
+        dyweight::option::refuse(&given, |option| Error::needs(option, "reference"))
+    }
+
     /// The reference for a model, if it has one.
     pub fn open(&self, model: &LoadedModel) -> Result<Option<FeatureReference>> {
         reference(model, self.reference.as_deref(), &self.features.spec())
@@ -279,6 +289,15 @@ impl ScorerArgs {
         };
         self.given().map(open).collect()
     }
+}
+
+/// Solver files of a list with commas, each of which may be a file's whole name.
+pub fn sources(given: &[String]) -> Vec<String> {
+    let split = |text: &String| match Path::new(text).exists() {
+        true => vec![text.clone()],
+        false => text.split(',').map(String::from).collect(),
+    };
+    given.iter().flat_map(split).collect()
 }
 
 /// A class by its number or by one of `names`; `others` is what else could have been said.

@@ -1,6 +1,6 @@
 //! `dyweight compare`.
 
-use crate::args::{ModelArgs, Pick, Picked, ReferenceArgs, ScorerArgs, check_batch, opened};
+use crate::args::{ModelArgs, Pick, Picked, ReferenceArgs, ScorerArgs, check_batch, opened, sources};
 use crate::benchmark::{self, OutputArgs, TrainSeedsArgs};
 use crate::ui;
 use clap::Args;
@@ -29,7 +29,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 1)]
     solvers: Vec<String>,
     /// Learned solvers: files and preset:NAME; may be given several times
-    #[arg(long = "weights", alias = "solver-file", value_name = "FILE|PRESET", value_delimiter = ',', num_args = 1)]
+    #[arg(long = "weights", alias = "solver-file", value_name = "FILE|PRESET")]
     weights: Vec<String>,
     /// Network calls [those of the solver files, else 3,5,7,9]
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', num_args = 1)]
@@ -75,6 +75,9 @@ pub struct CompareArgs {
     output: OutputArgs,
 }
 
+/// The options of the solver whose endpoints are the truth.
+const OF_THE_TEACHER: [(&str, &str); 3] = [("solver", "teacher"), ("order", "teacher-order"), ("nfe", "teacher-nfe")];
+
 /// What of training it can be told.
 struct Compared;
 
@@ -95,7 +98,8 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let mut inputs = args.model.files();
     inputs.extend(args.reference.files());
     inputs.extend(args.scorers.files());
-    inputs.extend(args.weights.iter().map(|file| ("--weights", Path::new(file))));
+    let weights = sources(&args.weights);
+    inputs.extend(weights.iter().map(|file| ("--weights", Path::new(file))));
     inputs.extend(args.asked.train.prompts.iter().map(|file| ("--prompts", file.as_path())));
     let out = args.output.directory_apart_from("comparison", &inputs)?;
     let seeds = Seeds::parse(&args.seeds)?;
@@ -104,10 +108,12 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let spec = ModelSpec { beta_table: args.schedule.beta_table.clone(), ..args.model.spec(None)? };
     let model = Arc::new(opened(&spec)?);
     let reference = args.reference.open(&model)?;
+    args.reference.refuse_idle(reference.is_some())?;
     // What is judged is what is learned for.
     let mut spec = args.asked.on(&model)?;
     let once = spec.count_parallel.take() == Some(CountParallel::Once);
     let show = show(&spec, &*model.model, None)?;
+    ui::warn_of_prompts(&show);
     let subject = Subject { show, guidance: spec.guidance, ..Subject::new(model) };
     subject.check()?;
     let budgets = if args.nfe.is_empty() && args.weights.is_empty() { vec![3, 5, 7, 9] } else { args.nfe.clone() };
@@ -115,7 +121,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     let train = (!train_seeds.is_empty()).then_some(spec);
     let field = Field {
         solvers: args.solvers.clone(),
-        files: args.weights.clone(),
+        files: sources(&args.weights),
         budgets,
         schedule: args.schedule.clone(),
         search: !args.no_search,
@@ -134,11 +140,12 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         teacher_nfe: args.teacher_nfe,
         schedule: ScheduleSpec::default(),
         reference,
+        judge: None,
         scorers: args.scorers.open()?,
         batch,
         pictures: true,
     };
-    judging.check(&subject)?;
+    judging.check(&subject).map_err(|error| error.renamed(&OF_THE_TEACHER))?;
     let experiment = Experiment::new("compare", vec![subject], entries, judging)?;
     let experiment = if train_seeds.is_empty() { experiment } else { experiment.with_train_seeds(&train_seeds) };
     experiment.misfits()?.iter().for_each(|misfit| ui::warn(misfit));

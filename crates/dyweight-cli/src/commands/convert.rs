@@ -1,12 +1,12 @@
 //! `dyweight convert`.
 
-use super::inspect::{Content, is_inception};
-use crate::files::{keep_finished, place, solver_file};
+use super::inspect::{Content, is_inception, refuse_guidance};
+use crate::files::{keep_finished, solver_file};
 use crate::ui;
 use clap::Args;
-use dyweight::error::shown;
+use dyweight::error::{counted, shown};
 use dyweight::files::Malformed;
-use dyweight::files::{Format, SharedBytes, atomic, read_data, sniff};
+use dyweight::files::{Format, OutputGuard, SharedBytes, atomic, read_data, sniff};
 use dyweight::learned::released;
 use dyweight::models::edm::{Blueprint, Config, EdmFile};
 use dyweight::models::inception::InceptionFile;
@@ -42,8 +42,8 @@ pub struct ConvertArgs {
 /// Runs the command.
 pub fn run(args: &ConvertArgs) -> Result<()> {
     let config = args.config.iter().map(|path| ("--model-config", path.as_path()));
-    let inputs: Vec<_> = args.input.iter().map(|input| ("the input", input.as_path())).chain(config).collect();
-    place(&[("the output", &args.output)], &inputs)?;
+    let inputs = args.input.iter().map(|input| ("the input", input.as_path())).chain(config);
+    OutputGuard::new(inputs).solver("the output", &args.output).check()?;
     refuse_arrays(&args.output)?;
     keep_finished(&args.output, args.overwrite, "output")?;
     let [input] = &args.input[..] else { return join(args) };
@@ -101,6 +101,10 @@ fn preset(input: &Path) -> Option<&str> {
 }
 
 fn write_solver(args: &ConvertArgs, name: &str, file: &SolverFile) -> Result<()> {
+    if args.config.is_some() {
+        return Err(Error::no_effect("model-config", "what is written is a solver, no model"));
+    }
+    refuse_guidance(file, args.guidance)?;
     let file = &match args.nfe {
         Some(nfe) => file.at(name, Asked { guidance: args.guidance, ..Asked::nfe(nfe) })?,
         None => file.clone(),
@@ -108,12 +112,18 @@ fn write_solver(args: &ConvertArgs, name: &str, file: &SolverFile) -> Result<()>
     file.warnings().iter().for_each(|w| ui::warn(w));
     atomic::write(&args.output, &file.to_bytes())?;
     let (method, said) = (file.body.method(), file.body.learned().summary());
-    ui::say(&format!("{}: {method}, {} steps, {} calls, {said}", shown(&args.output), file.steps, file.nfe));
+    ui::say(&format!(
+        "{}: {method}, {}, {}, {said}",
+        shown(&args.output),
+        counted(file.steps, "step"),
+        counted(file.nfe, "call")
+    ));
     Ok(())
 }
 
 /// Keeps every tensor as it is and the configuration in the metadata, even of a network that cannot be run here.
 fn write_network(args: &ConvertArgs, input: &Path, bytes: SharedBytes) -> Result<()> {
+    refuse_nfe(args)?;
     let file = EdmFile::parse(input, bytes, args.config.as_deref())?;
     check(input, &file);
     file.to_safetensors().write(&args.output)?;
@@ -123,11 +133,22 @@ fn write_network(args: &ConvertArgs, input: &Path, bytes: SharedBytes) -> Result
 
 /// Under the names of pytorch-fid, without what features do not need.
 fn write_inception(args: &ConvertArgs, input: &Path, bytes: SharedBytes) -> Result<()> {
+    refuse_nfe(args)?;
+    if args.config.is_some() {
+        return Err(Error::no_effect("model-config", "Inception-v3 has no other configuration"));
+    }
     let file = InceptionFile::parse(input, bytes)?;
     file.to_safetensors().write(&args.output)?;
     let (out, count) = (shown(&args.output), file.tensors.len());
     ui::say(&format!("{out}: {count} tensors of Inception-v3, sha256 {}", file.sha256()));
     Ok(())
+}
+
+fn refuse_nfe(args: &ConvertArgs) -> Result<()> {
+    match args.nfe {
+        Some(_) => Err(Error::no_effect("nfe", "what is written is no solver")),
+        None => Ok(()),
+    }
 }
 
 fn check(path: &Path, file: &EdmFile) {

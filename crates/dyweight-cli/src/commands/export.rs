@@ -1,5 +1,6 @@
 //! `dyweight export`.
 
+use super::inspect::refuse_guidance;
 use crate::ui;
 use clap::{Args, ValueEnum};
 use dyweight::Result;
@@ -35,6 +36,9 @@ pub fn run(args: &ExportArgs) -> Result<()> {
     let Target::Sigmas = args.to;
     let asked = Asked { budget: args.nfe.map(Budget::Nfe), guidance: args.guidance, calls: None };
     let learned = Learned::open(&args.solver)?.at(asked)?;
+    if let Some(file) = Learned::open(&args.solver)?.file {
+        refuse_guidance(&file, args.guidance)?;
+    }
     let Some(file) = learned.file else {
         return Err(Error::conflict(
             format!("{} holds bare numbers without their grid", args.solver),

@@ -17,7 +17,7 @@ use dyweight::models::latent::RANDOM;
 use dyweight::models::spec::BUILT_IN;
 use dyweight::presets;
 use dyweight::solver_file::{Asked, SolverFile};
-use dyweight::{Error, Result};
+use dyweight::{Error, Result, option};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,10 @@ pub fn run(args: &InspectArgs) -> Result<()> {
         return solver(args, facts, file);
     }
     refuse_built_in(path)?;
-    let path = &ModelSpec::named(&text(path)).path()?;
+    let path = &match path.to_str() {
+        Some(name) => ModelSpec::named(name).path()?,
+        None => path.clone(),
+    };
     if path.is_dir() || path.to_str().is_some_and(|name| name.starts_with("random:")) {
         return model(args);
     }
@@ -121,6 +124,7 @@ fn refuse_built_in(path: &Path) -> Result<()> {
 
 /// A model that is more than one file, or none.
 fn model(args: &InspectArgs) -> Result<()> {
+    refuse_solvers_options(args)?;
     let unknown = || {
         let known = RANDOM.iter().map(|(name, _)| format!("random:{name}"));
         Error::unknown_name("latent diffusion model", text(&args.file), known)
@@ -135,6 +139,7 @@ fn model(args: &InspectArgs) -> Result<()> {
 
 /// Shows tensors, and what model they are if they are one.
 fn with_model(args: &InspectArgs, mut facts: Value, body: impl FnOnce(&Value)) -> Result<()> {
+    refuse_solvers_options(args)?;
     let summary = match inspect_latent::summary(args) {
         Ok(summary) => summary,
         Err(problem) => {
@@ -245,6 +250,7 @@ fn add_architecture(facts: &mut Value, config: &Map<String, Value>) {
 }
 
 fn network(args: &InspectArgs, mut facts: Value, file: &NetworkFile) -> Result<()> {
+    refuse_solvers_options(args)?;
     let config = file.config();
     facts["class"] = json!(file.class);
     facts["model_class"] = json!(file.model_class);
@@ -268,6 +274,19 @@ fn network(args: &InspectArgs, mut facts: Value, file: &NetworkFile) -> Result<(
         }
         tensor_table(facts);
     })
+}
+
+/// An error for guidance that is asked of a solver with one of its own.
+pub fn refuse_guidance(file: &SolverFile, asked: Option<f64>) -> Result<()> {
+    match asked.filter(|asked| file.served().is_none() && file.guidance != Some(*asked)) {
+        Some(_) => Err(Error::no_effect("guidance", "the file serves no range of it")),
+        None => Ok(()),
+    }
+}
+
+/// An error for the options of solver files where there is none.
+fn refuse_solvers_options(args: &InspectArgs) -> Result<()> {
+    option::refuse(&[("nfe", args.nfe.is_some())], |option| Error::no_effect(option, "this is no solver"))
 }
 
 fn list(what: &str, values: &Value) {
@@ -302,6 +321,16 @@ fn tensor_table(facts: &Value) {
 }
 
 fn solver(args: &InspectArgs, mut facts: Value, file: SolverFile) -> Result<()> {
+    let InspectArgs { config, precision, height, width, tokenizer, .. } = args;
+    let given = [
+        ("model-config", config.is_some()),
+        ("precision", precision.is_some()),
+        ("height", height.is_some()),
+        ("width", width.is_some()),
+        ("tokenizer", tokenizer.is_some()),
+    ];
+    option::refuse(&given, |option| Error::no_effect(option, "this is a solver, no model"))?;
+    refuse_guidance(&file, args.guidance)?;
     let file = match args.nfe {
         Some(nfe) => file.at(&shown(&args.file), Asked { guidance: args.guidance, ..Asked::nfe(nfe) })?,
         None => file,

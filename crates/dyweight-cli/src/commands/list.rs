@@ -31,6 +31,7 @@ enum Listing {
     Methods,
     Schedules,
     Presets,
+    Recipes,
 }
 
 const SCHEDULES: &[(&str, &str)] = &[
@@ -42,6 +43,11 @@ const SCHEDULES: &[(&str, &str)] = &[
     ("explicit", "the list given with --sigmas"),
 ];
 
+const RECIPES: &[(&str, &str)] = &[
+    ("few", "16 pairs, no gradients (gauss-newton), the best of many starts; the default"),
+    ("paper", "10 000 pairs, Adam, one start: the recipe of the DyWeight paper"),
+];
+
 /// Runs the command.
 pub fn run(args: &ListArgs) -> Result<()> {
     let mut rows = match args.what {
@@ -50,6 +56,7 @@ pub fn run(args: &ListArgs) -> Result<()> {
         Listing::Methods => methods(),
         Listing::Schedules => pairs(&["schedule", "what it is"], SCHEDULES),
         Listing::Presets => presets()?,
+        Listing::Recipes => pairs(&["recipe", "what it is"], RECIPES),
     };
     if let Some(text) = &args.filter {
         let text = text.to_lowercase();
@@ -90,6 +97,7 @@ pub fn run(args: &ListArgs) -> Result<()> {
             "\nor a folder or file: Stable Diffusion and LSUN models (diffusers, CompVis), EDM networks (.pkl, or .safetensors with --model-config), mixtures; random:sd15-f16 and -bf16 have half-precision weights",
         ),
         Listing::Methods => ui::say("\nuse with: dyweight train --method NAME …"),
+        Listing::Recipes => ui::say("\nuse with: dyweight train --recipe NAME …"),
         Listing::Solvers => {
             ui::say("\nnames of diffusers, k-diffusion and ComfyUI are understood where they mean the same")
         }
@@ -124,7 +132,7 @@ fn pairs(heading: &[&str; 2], list: &[(&str, &str)]) -> Vec<Vec<String>> {
 fn solvers() -> Vec<Vec<String>> {
     let heading = ["solver", "alias", "orders", "options", "what it is"].map(String::from).to_vec();
     let body = METHODS.iter().map(|m| {
-        let orders = m.highest_order.map_or("-".into(), |h| format!("1-{h}"));
+        let orders = m.highest_order.zip(m.default_order).map_or("-".into(), |(h, d)| format!("1-{h} [{d}]"));
         let options = if m.options.is_empty() { "-".into() } else { m.options.join(",") };
         vec![m.name.into(), m.alias.unwrap_or("-").into(), orders, options, m.summary.into()]
     });

@@ -2,13 +2,13 @@
 //! origin.
 
 use crate::args::ModelArgs;
-use crate::files::{batch, prepare, text};
+use crate::files::{batch, text};
 use crate::{machine, ui};
 use clap::Args;
 use dyweight::comm::Solo;
 use dyweight::denoiser::{Condition, Context, Differentiable, Levels, Model, TextContext};
 use dyweight::error::shown;
-use dyweight::files::{StoredTensor, TensorFile};
+use dyweight::files::{OutputGuard, StoredTensor, TensorFile};
 use dyweight::models::ModelSpec;
 use dyweight::models::latent::probe;
 use dyweight::models::spec::AnyModel;
@@ -53,7 +53,7 @@ pub struct ProbeArgs {
 pub fn run(args: &ProbeArgs) -> Result<()> {
     ui::set_threads(args.threads, &Solo)?;
     let inputs = [args.model.files(), vec![("--input", args.input.as_path())]].concat();
-    prepare(&[("--out", &args.out)], &inputs)?;
+    OutputGuard::new(inputs).file("--out", &args.out).check()?;
     let (started, before) = (Instant::now(), machine::processor_seconds());
     let (file, sha256) = match &args.part {
         Some(part) => {

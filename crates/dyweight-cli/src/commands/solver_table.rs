@@ -1,7 +1,7 @@
 //! A solver file as a table, for people.
 
 use crate::ui;
-use dyweight::error::number;
+use dyweight::error::{counted, number};
 use dyweight::solver::Weights;
 use dyweight::solver_file::SolverFile;
 use serde_json::json;
@@ -34,7 +34,7 @@ pub fn print(file: &SolverFile) {
 /// Network calls, and how many of them one after the other where that is less.
 fn calls(file: &SolverFile) -> String {
     let rounds = file.sequential_calls.map_or(String::new(), |r| format!(" in {r} rounds"));
-    format!("{} calls{rounds}", file.nfe)
+    format!("{}{rounds}", counted(file.nfe, "call"))
 }
 
 fn weight_rows(file: &SolverFile, learned: &Weights) -> Vec<Vec<String>> {

@@ -29,7 +29,7 @@ const COMPARE: &str =
 fn a_comparison_is_the_same_for_any_threads_and_batch_and_is_not_done_twice() {
     let (one, two) = (Place::new("one"), Place::new("two"));
     let shown = one.works(&format!("{COMPARE} --threads 1")).stdout;
-    assert!(shown.contains("ipndm:3+afs") && shown.contains("±") && shown.contains("report.html"), "{shown}");
+    assert!(shown.contains("iPNDM-3, AFS") && shown.contains("±") && shown.contains("report.html"), "{shown}");
     two.works(&format!("{COMPARE} --threads 2 --batch 7"));
     // The command a report notes says how it was run; nothing else may differ.
     let without_command = |place: &Place| {

@@ -132,3 +132,58 @@ fn the_readmes_rust_is_compiled_elsewhere() {
         assert!(library.contains(&format!("//! {line}\n")), "{line}");
     }
 }
+
+fn sources() -> Vec<String> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().join("crates")];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            match path.is_dir() {
+                true => folders.push(path),
+                false => files.extend(path.extension().is_some_and(|e| e == "rs").then(|| read(&path))),
+            }
+        }
+    }
+    files
+}
+
+/// The walks of the architecture name functions that there are, each with its type or module.
+#[test]
+fn walks_name_functions_that_are_there() {
+    let (page, sources) = (read(&root().join("ARCHITECTURE.md")), sources());
+    let walks = page.split("## Walks").nth(1).unwrap().split("\n## ").next().unwrap();
+    let words = walks.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+    let calls: Vec<(&str, &str)> = words.filter_map(|word| word.trim_matches(':').rsplit_once("::")).collect();
+    assert!(calls.len() > 30, "{calls:?}");
+    for (owner, function) in calls {
+        let owner = owner.rsplit("::").next().unwrap_or(owner);
+        let is_type = owner.starts_with(char::is_uppercase);
+        let has = |source: &&String| {
+            let named = [" ", "<"].iter().any(|before| source.contains(&format!("{before}{owner}")));
+            source.contains(&format!("fn {function}")) && (!is_type || named)
+        };
+        assert!(sources.iter().any(|source| has(&source)), "ARCHITECTURE.md: there is no {owner}::{function}");
+    }
+}
+
+/// Places that the architecture and the recipes send a reader to exist.
+#[test]
+fn places_of_the_architecture_are_there() {
+    let mut seen = 0;
+    for name in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let page = read(&root().join(name));
+        for quoted in
+            page.split('`').skip(1).step_by(2).filter(|text| text.contains('/') && !text.contains([' ', '*', '{']))
+        {
+            let Some((first, rest)) = quoted.split_once('/') else { continue };
+            let known = root().join("crates").join(format!("dyweight-{first}"));
+            let place = if known.is_dir() { known.join(rest) } else { root().join(quoted) };
+            if quoted.contains("NAME") || quoted.contains('<') || quoted.contains('…') || !rest.contains("src") {
+                continue;
+            }
+            assert!(place.exists(), "{name}: there is no {quoted}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 25, "only {seen}");
+}

@@ -118,5 +118,5 @@ fn bench_reports_time_and_memory() {
     }
     assert!(refused(&["bench", "--model", "fashion", "--batch", "0"]).contains("batch"));
     assert!(refused(&["bench", "--model", "random:edm-cifar"]).contains("edm-cifar10"));
-    assert!(refused(&["bench", "--model", "fashion", "--memory", "all"]).contains("recompute"));
+    assert!(refused(&["bench", "--model", "fashion", "--what", "train", "--memory", "all"]).contains("recompute"));
 }

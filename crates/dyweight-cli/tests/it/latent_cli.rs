@@ -258,17 +258,20 @@ fn options_without_effect_are_refused() {
     let place = Place::new("latent-options");
     own_copy(&place);
     let sample = format!("sample {ASKED} --prompt cat --out o");
-    place.refuses(&format!("{sample} --negative dog"), &["--negative has no effect", "give --guidance"]);
-    place.refuses(&format!("{sample} --text-tokens 5"), &["text-tokens is for FLUX", "leave --text-tokens out"]);
+    place.refuses(&format!("{sample} --negative dog"), &["--negative has no effect", "add --guidance"]);
+    place.refuses(
+        &format!("{sample} --text-tokens 5"),
+        &["--text-tokens has no effect: 'model' is no FLUX model", "leave --text-tokens out"],
+    );
     let shaped = sample.replace("--height 16", "--height 32");
-    place.refuses(&format!("{shaped} --shape 4,8,8"), &["height = 32", "the latents given are 8x8"]);
+    place.refuses(&format!("{shaped} --shape 4,8,8"), &["--height 32", "the latents given are 8x8"]);
     place.tensors("latents", &[("latents", &[1, 4, 8, 8], &[0.1; 256])]);
     let given = shaped.replace("--seeds 0", "--latents latents");
-    place.refuses(&given, &["height = 32", "the latents given are 8x8"]);
+    place.refuses(&given, &["--height 32", "the latents given are 8x8"]);
     for model in ["fashion", "mixture", "random:edm-cifar10"] {
         for option in ["height 64", "width 64", "text-tokens 5", "tokenizer model/tokenizer"] {
             let name = option.split(' ').next().unwrap();
-            let says = format!("{name} is for latent diffusion models, which '{model}' is not");
+            let says = format!("--{name} has no effect: '{model}' is no latent diffusion model");
             let sample = format!("sample --model {model} --nfe 3 --seeds 0 --out o --{option}");
             place.refuses(&sample, &[&says, &format!("hint: leave --{name} out")]);
         }
@@ -413,7 +416,7 @@ fn what_is_kept_in_one_precision_is_not_used_in_another() {
     assert_eq!(kept(), 2 * before);
     let compare = format!("compare {model} --solvers euler --nfe 4 --teacher-nfe 16 --seeds 0-1 --out c");
     place.works(&format!("{compare} --precision bf16"));
-    assert!(std::fs::read_to_string(place.path("c/report.md")).unwrap().contains("tokens in bf16"));
+    assert!(std::fs::read_to_string(place.path("c/report.md")).unwrap().contains("products in bf16"));
     place.refuses(&compare, &[r#"computed.precision = "bf16", not null"#]);
 }
 

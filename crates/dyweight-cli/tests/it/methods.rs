@@ -16,7 +16,7 @@ const METHODS: &[(&str, &str)] = &[
     ("dlms", "--nfe 3 --iters 10 --batch 4 --validation 8"),
     ("s4s", "--nfe 4 --relax --pairs 16 --iters 40 --batch 8 --validation 16"),
     ("s4s-alt", "--nfe 4 --iters 64 --batch 8 --validation 16"),
-    ("gits", "--nfe 4 --afs --samples 8"),
+    ("gits", "--nfe 4 --afs --gits-samples 8"),
 ];
 
 fn results(place: &Place, name: &str) -> (Vec<u8>, Vec<u8>) {
@@ -56,7 +56,7 @@ fn a_wider_span_is_trained_resumed_and_used() {
     place.refuses(&train("bands"), &["bands", "1 x 1 pixels"]);
     place.refuses(&train("operator:3"), &["operator:3", "1 x 1 pixels"]);
     place.refuses(&train("operator:7"), &["span", "operator:7"]);
-    place.refuses(&format!("{} --method s4s", train("state")), &["s4s has no option span"]);
+    place.refuses(&format!("{} --method s4s", train("state")), &["--span has no effect: --method s4s"]);
 }
 
 /// Shifts of the time embedding need a network that offers it.
@@ -221,9 +221,9 @@ fn options_of_other_methods_are_refused() {
     let place = Place::new("foreign-options");
     let train = |rest: &str| format!("train --model mixture --nfe 3 --out a.json {rest}");
     place.refuses(&train("--method nothing"), &["method", "nothing"]);
-    place.refuses(&train("--points 3"), &["dyweight has no option points"]);
-    place.refuses(&train("--method ld3 --afs"), &["ld3 has no option afs"]);
-    place.refuses(&train("--method gits --lr 0.1"), &["gits has no option lr"]);
+    place.refuses(&train("--epd-points 3"), &["--epd-points has no effect: --method dyweight"]);
+    place.refuses(&train("--method ld3 --afs"), &["--afs has no effect: --method ld3"]);
+    place.refuses(&train("--method gits --lr 0.1"), &["--lr has no effect: --method gits"]);
     place.refuses(&train("--method epd"), &["3"]);
     place.refuses(&train("--method amed --direction-range 1.5"), &["direction-range"]);
     let frechet = "train --model fashion --nfe 3 --out a.json --loss frechet --pairs 640";
@@ -253,7 +253,8 @@ fn a_second_stage_keeps_variety_or_its_start() {
             "{variety}"
         );
         assert!(
-            ended.stderr.contains("among 64 samples of the teacher") && ended.stderr.contains("recall"),
+            ended.stderr.contains("by fashion-judge, features that nothing here was trained on, among 64 samples")
+                && ended.stderr.contains("recall"),
             "{ended:?}"
         );
     }

@@ -211,7 +211,8 @@ fn scores_are_measures_and_a_loss() {
     // As `metric` finds them on the images that `sample` writes.
     place.works("sample --model sd --shape 4,4,4 --prompts two.txt --seeds 0-4 --solver euler --nfe 3 --outdir s");
     let alone = place.works("metric clip s --weights clip --prompts two.txt --pair cycle --json").json();
-    let euler = found["scores"].as_array().unwrap().iter().find(|s| s["row"] == "euler" && s["nfe"] == 3).unwrap();
+    let euler =
+        found["scores"].as_array().unwrap().iter().find(|s| s["row"] == "Euler (DDIM)" && s["nfe"] == 3).unwrap();
     let (a, b) = (alone["mean"].as_f64().unwrap(), euler["prompted"]["clip"]["value"].as_f64().unwrap());
     assert!((a - b).abs() < 1e-9, "{a} {b}");
 

@@ -198,6 +198,20 @@ fn the_next_command_can_be_typed() {
 }
 
 #[test]
+fn a_solver_without_a_name_is_named_after_model_and_budget() {
+    let place = Place::new("unnamed");
+    place.works("train --model mixture --nfe 3 --iters 1 --pairs 4 --validation 4");
+    assert!(place.path("mixture-nfe3.json").is_file());
+    place.refuses("train --model mixture --nfe 3 --iters 2 --pairs 4 --validation 4", &["mixture-nfe3"]);
+    let mixture: [(&str, &[usize], &[f64]); 3] =
+        [("model.mu", &[1, 4], &[1.0; 4]), ("model.std", &[1], &[0.1]), ("model.weight", &[1], &[1.0])];
+    place.tensors("it's a.model", &mixture);
+    let mut command = place.command("train --shape 1,2,2 --iters 1 --pairs 4 --validation 4 --nfe 3,4 --model");
+    assert!(command.arg("it's a.model").output().unwrap().status.success());
+    assert!(place.path("it-s-a-nfe3.json").is_file() && place.path("it-s-a-nfe4.json").is_file());
+}
+
+#[test]
 fn a_configuration_says_where_it_is_wrong() {
     let place = Place::new("written");
     let keys = "model = \"mixture\"\niters = 2\nbatch = 4\nvalidation = 4\nnfe = [3]\n";

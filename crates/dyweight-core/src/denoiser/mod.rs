@@ -163,8 +163,8 @@ pub fn no_embedding(asked: usize, has: Option<usize>) -> Error {
 }
 
 /// Carries ∂L/∂prediction to (∂L/∂x, ∂L/∂level for each sample). Where the levels are shifted, the second list goes on
-/// with ∂L/∂shift: for each number of the embedding as many entries as samples.
-pub type Pullback<'m> = Box<dyn FnOnce(&Tensor) -> Result<(Tensor, Vec<f64>)> + Send + 'm>;
+/// with ∂L/∂shift: for each number of the embedding as many entries as samples. It may be asked more than once.
+pub type Pullback<'m> = Box<dyn Fn(&Tensor) -> Result<(Tensor, Vec<f64>)> + Send + 'm>;
 
 /// A denoiser whose prediction can be differentiated in state and level. Weights are frozen: there is never a weight
 /// gradient.

@@ -127,6 +127,11 @@ pub trait Model: Send + Sync {
         Err(Error::bad_value("prompt", "given", "this model takes no text"))
     }
 
+    /// False if the model's encoder reads no more than the beginning of a text.
+    fn reads_whole(&self, _text: &str) -> Result<bool> {
+        Ok(true)
+    }
+
     /// What a prediction takes, where that can be said beforehand.
     fn cost(&self) -> Option<Cost> {
         None

@@ -92,7 +92,7 @@ impl Schedule {
                 let map = vp::VpTime::fitted(sigma_min, sigma_max);
                 if !map.rises() {
                     let expected =
-                        format!("too large for the time-uniform rule up to sigma-max = {}", number(sigma_max));
+                        format!("too large for the time-uniform rule up to `sigma-max = {}`", number(sigma_max));
                     return Err(bad("sigma-min", number(sigma_min), &expected));
                 }
                 power_grid(steps, 1.0, vp::EPSILON, check_rho(*rho)?).iter().map(|t| map.sigma(*t)).collect()
@@ -151,7 +151,7 @@ fn check_range(sigma_min: f64, sigma_max: f64) -> Result<()> {
         return Err(bad("sigma-min", number(sigma_min), "must be a finite number above 0"));
     }
     if !(sigma_max.is_finite() && sigma_max > sigma_min) {
-        let expected = format!("must be a finite number above sigma-min = {}", number(sigma_min));
+        let expected = format!("must be a finite number above `sigma-min = {}`", number(sigma_min));
         return Err(bad("sigma-max", number(sigma_max), &expected));
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! The one reverse sweep.
 
-use super::{Op, Tape, Var, add_scaled, linear, require_shape, threshold};
+use super::{Op, Recording, Tape, Var, add_scaled, linear, require_shape, threshold};
 use crate::coeff::{Adjoints, Coeff};
 use crate::denoiser::{Differentiable, Pullback};
 use crate::error::{Error, Result};
@@ -27,22 +27,28 @@ pub struct Gradients {
 impl Tape<'_> {
     /// Derivatives of a loss in `parameters` recorded parameters, given its derivatives in some batches of the tape.
     /// Ops are let go as they are passed.
-    pub fn gradients(mut self, seeds: Vec<Cotangent>, parameters: usize) -> Result<Gradients> {
-        let Some(mut recording) = self.recording.take() else { return Ok(Gradients::none(&seeds, parameters)) };
-        let (model, len) = (recording.model, recording.ops.len());
-        let last = || {
-            let mut op = recording.ops.pop()?;
-            let kept = if let Op::Evaluate { pullback, .. } = &mut op { pullback.take() } else { None };
-            Some((op, kept))
-        };
-        swept(model, (len, std::iter::from_fn(last)), seeds, parameters)
+    pub fn gradients(self, seeds: Vec<Cotangent>, parameters: usize) -> Result<Gradients> {
+        let mut found = self.gradients_of_each(vec![seeds], parameters)?;
+        Ok(found.pop().expect("one for each loss"))
     }
 
-    /// The same with the tape kept, to be gone on with. Every network call is made anew, whatever was kept of it.
+    /// The same of several losses in one sweep: a network call of which nothing was kept is made again once for all.
+    pub fn gradients_of_each(mut self, losses: Vec<Vec<Cotangent>>, parameters: usize) -> Result<Vec<Gradients>> {
+        match self.recording.take() {
+            Some(Recording { model, mut ops, .. }) => {
+                swept(model, (ops.len(), std::iter::from_fn(|| ops.pop())), losses, parameters)
+            }
+            None => Ok(losses.iter().map(|seeds| Gradients::none(seeds, parameters)).collect()),
+        }
+    }
+
+    /// The same of one loss with the tape kept, to be gone on with.
     pub fn gradients_so_far(&self, seeds: Vec<Cotangent>, parameters: usize) -> Result<Gradients> {
-        let Some(recording) = &self.recording else { return Ok(Gradients::none(&seeds, parameters)) };
-        let ops = recording.ops.iter().rev().map(|op| (op, None));
-        swept(recording.model, (recording.ops.len(), ops), seeds, parameters)
+        let Some(Recording { model, ops, .. }) = &self.recording else {
+            return Ok(Gradients::none(&seeds, parameters));
+        };
+        let mut found = swept(*model, (ops.len(), ops.iter().rev()), vec![seeds], parameters)?;
+        Ok(found.pop().expect("one for each loss"))
     }
 }
 
@@ -54,25 +60,30 @@ impl Gradients {
     }
 }
 
-/// Runs through `len` ops, the newest first, each with what was kept of its network call.
+/// Runs through `len` ops, the newest first, for each loss.
 fn swept<'m, O: Borrow<Op<'m>>>(
     model: &dyn Differentiable,
-    (len, ops): (usize, impl Iterator<Item = (O, Option<Pullback<'m>>)>),
-    seeds: Vec<Cotangent>,
+    (len, ops): (usize, impl Iterator<Item = O>),
+    losses: Vec<Vec<Cotangent>>,
     parameters: usize,
-) -> Result<Gradients> {
-    let samples = seeds.first().map_or(0, |s| s.cotangent.samples());
-    let states = (0..len).map(|_| None).collect();
-    let mut sweep = Sweep { states, coeffs: Adjoints::default(), leaves: Vec::new() };
-    for seed in seeds {
-        sweep.add_state(&seed.sample, seed.cotangent);
+) -> Result<Vec<Gradients>> {
+    let samples = losses.iter().flatten().next().map_or(0, |s| s.cotangent.samples());
+    let mut sweeps: Vec<Sweep> = losses.into_iter().map(|seeds| Sweep::new(len, seeds)).collect();
+    for op in ops {
+        let op = op.borrow();
+        let adjoints: Vec<_> = sweeps.iter_mut().map(|sweep| sweep.states.pop().flatten()).collect();
+        let again = match op {
+            Op::Evaluate { x, query, step, pullback: None } if adjoints.iter().any(Option::is_some) => {
+                let made = model.with_pullback(x.tensor(), &query.levels());
+                Some(made.map_err(|e| e.in_step(*step))?.1)
+            }
+            _ => None,
+        };
+        for (sweep, adjoint) in sweeps.iter_mut().zip(adjoints) {
+            sweep.visit(op, again.as_ref(), adjoint)?;
+        }
     }
-    for (op, kept) in ops {
-        let adjoint = sweep.states.pop().flatten();
-        sweep.visit(model, op.borrow(), kept, adjoint)?;
-    }
-    sweep.leaves.reverse();
-    Ok(Gradients { parameters: sweep.coeffs.pull_back(parameters, samples), leaves: sweep.leaves })
+    Ok(sweeps.into_iter().map(|sweep| sweep.finish(parameters, samples)).collect())
 }
 
 struct Sweep {
@@ -84,32 +95,35 @@ struct Sweep {
 }
 
 impl Sweep {
-    /// Passes on what an op has received; what has received nothing has nothing to pass on.
-    fn visit(
-        &mut self,
-        model: &dyn Differentiable,
-        op: &Op<'_>,
-        kept: Option<Pullback<'_>>,
-        adjoint: Option<Tensor>,
-    ) -> Result<()> {
+    fn new(ops: usize, seeds: Vec<Cotangent>) -> Self {
+        let states = (0..ops).map(|_| None).collect();
+        let mut sweep = Self { states, coeffs: Adjoints::default(), leaves: Vec::new() };
+        for seed in seeds {
+            sweep.add_state(&seed.sample, seed.cotangent);
+        }
+        sweep
+    }
+
+    fn finish(mut self, parameters: usize, samples: usize) -> Gradients {
+        self.leaves.reverse();
+        Gradients { parameters: self.coeffs.pull_back(parameters, samples), leaves: self.leaves }
+    }
+
+    /// Passes on what an op has received; what has received nothing has nothing to pass on. `again` is the way back
+    /// through a network call of which nothing was kept.
+    fn visit(&mut self, op: &Op<'_>, again: Option<&Pullback<'_>>, adjoint: Option<Tensor>) -> Result<()> {
         match (adjoint, op) {
             (adjoint, Op::Leaf(start)) => {
                 let nothing = || Tensor::zeros(start.tensor().shape());
                 self.leaves.push(adjoint.unwrap_or_else(nothing));
                 Ok(())
             }
-            (Some(adjoint), op) => self.step(model, op, kept, &adjoint),
+            (Some(adjoint), op) => self.step(op, again, &adjoint),
             (None, _) => Ok(()),
         }
     }
 
-    fn step(
-        &mut self,
-        model: &dyn Differentiable,
-        op: &Op<'_>,
-        kept: Option<Pullback<'_>>,
-        adjoint: &Tensor,
-    ) -> Result<()> {
+    fn step(&mut self, op: &Op<'_>, again: Option<&Pullback<'_>>, adjoint: &Tensor) -> Result<()> {
         match op {
             Op::Combine(terms) => {
                 for (coeff, sample) in terms {
@@ -117,11 +131,9 @@ impl Sweep {
                     self.add_scaled_state(sample, coeff, adjoint);
                 }
             }
-            Op::Evaluate { x, query, step, .. } => {
-                let levels = query.levels();
-                let again = || model.with_pullback(x.tensor(), &levels).map(|(_, back)| back);
-                let gradient = kept.map_or_else(again, Ok).and_then(|back| back(adjoint));
-                let (to_x, to_told) = gradient.map_err(|e| e.in_step(*step))?;
+            Op::Evaluate { x, query, step, pullback } => {
+                let back = pullback.as_ref().or(again).expect("kept, or made again");
+                let (to_x, to_told) = back(adjoint).map_err(|e| e.in_step(*step))?;
                 require_shape("the derivative in the state, from the model's pullback", x.tensor().shape(), &to_x)?;
                 let expected = adjoint.samples() * (1 + query.embedding_shift.len());
                 if to_told.len() != expected {

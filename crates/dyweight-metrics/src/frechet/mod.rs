@@ -30,7 +30,7 @@
 
 mod statistics;
 
-pub use statistics::{Statistics, fashion, fashion_by_judge};
+pub use statistics::{Statistics, fashion, fashion_by_judge, fashion_by_pixels};
 
 use super::{Estimate, Features};
 use crate::linalg::{Eigen, Matrix, Symmetric};

@@ -89,6 +89,8 @@ const FASHION: &[u8] = include_bytes!("../../assets/fashion_reference.npz");
 
 const FASHION_BY_JUDGE: &[u8] = include_bytes!("../../assets/fashion_judge_reference.npz");
 
+const FASHION_BY_PIXELS: &[u8] = include_bytes!("../../assets/fashion_pixels_reference.npz");
+
 /// The 60 000 training images of Fashion-MNIST, under `fashion-features`.
 pub fn fashion() -> Result<Statistics> {
     embedded(FASHION)
@@ -97,6 +99,11 @@ pub fn fashion() -> Result<Statistics> {
 /// The same images under `fashion-judge`.
 pub fn fashion_by_judge() -> Result<Statistics> {
     embedded(FASHION_BY_JUDGE)
+}
+
+/// The same images under `pixels`.
+pub fn fashion_by_pixels() -> Result<Statistics> {
+    embedded(FASHION_BY_PIXELS)
 }
 
 fn embedded(bytes: &'static [u8]) -> Result<Statistics> {

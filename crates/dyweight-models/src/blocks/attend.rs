@@ -14,6 +14,7 @@ pub(crate) struct Attend {
 }
 
 /// What the way back needs.
+#[derive(Clone)]
 pub(crate) struct AttendTape {
     q: Act,
     k: Act,

@@ -33,6 +33,7 @@ pub(crate) struct Res {
 }
 
 /// What the way back needs.
+#[derive(Clone)]
 pub(crate) struct ResTape {
     x: Arc<Act>,
     stats1: NormStats,

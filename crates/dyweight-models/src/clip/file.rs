@@ -27,7 +27,7 @@ pub struct ClipOptions {
     /// The activation in the layers.
     pub gelu: Option<Gelu>,
     /// The activation if nothing tells it.
-    pub usual_gelu: Option<Gelu>,
+    pub default_gelu: Option<Gelu>,
     /// How the name of the file begins that is meant among others of a folder.
     pub first: Option<&'static str>,
 }
@@ -79,7 +79,7 @@ impl ClipFile {
         let (mut described, from) = match &config {
             Some((path, map)) => (ClipConfig::from_map(map).map_err(|p| Error::malformed(path, p))?, Some(map)),
             None => {
-                let gelu = options.gelu.or(options.usual_gelu).or(match dialect {
+                let gelu = options.gelu.or(options.default_gelu).or(match dialect {
                     Dialect::OpenAi => Some(Gelu::Quick),
                     Dialect::OpenClip => Some(Gelu::Exact),
                     Dialect::Transformers => None,

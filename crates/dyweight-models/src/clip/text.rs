@@ -2,7 +2,7 @@
 
 use super::config::TextConfig;
 use super::layers::Stack;
-use crate::weights::{Layout, Scope, Source, TensorPlan, TensorSet};
+use crate::weights::{Layout, Pages, Scope, Source, TensorPlan, TensorSet};
 use dyweight_core::error::{Error, Result};
 use dyweight_nn::{Act, Embedding, LayerNorm, Shape, add_to_each, pick_tokens};
 
@@ -13,6 +13,8 @@ pub struct TextTower {
     positions: Act,
     stack: Stack,
     norm: LayerNorm,
+    /// Where its weights lie.
+    pages: Pages,
 }
 
 /// What the tower makes of texts.
@@ -42,6 +44,7 @@ impl TextTower {
             positions: Act::from_nhwc(Shape::tokens(1, config.positions, width), &positions),
             stack: Stack::new(scope, &config.stack, true)?,
             norm: scope.layer_norm("final_layer_norm", width, config.stack.eps as f32)?,
+            pages: scope.pages(),
             config: config.clone(),
         })
     }
@@ -70,6 +73,7 @@ impl TextTower {
         let table = &self.positions.data()[..count * width];
         let x = add_to_each(&embedded, &Act::from_nhwc(Shape::tokens(1, count, width), table));
         let last = self.norm.forward(&self.stack.forward(x, false).0);
+        self.pages.release();
         let ends: Vec<usize> = ids.chunks_exact(count).map(|ids| self.end(ids)).collect();
         Ok(EncodedText { pooled: pick_tokens(&last, &ends), last })
     }

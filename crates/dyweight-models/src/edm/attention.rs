@@ -22,6 +22,7 @@ pub(super) struct Attention {
 }
 
 /// What the way back needs.
+#[derive(Clone)]
 pub(super) struct AttentionTape {
     y: Act,
     stats: NormStats,

@@ -33,6 +33,7 @@ pub(super) struct Block {
 }
 
 /// What the way back needs besides the input.
+#[derive(Clone)]
 pub(super) struct BlockTape {
     stats0: NormStats,
     h: Act,

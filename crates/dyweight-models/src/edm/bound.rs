@@ -85,8 +85,8 @@ impl Preconditioned for Bound<'_> {
         Ok((leading_channels(&out, x.shape())?, (tape, narrowest)))
     }
 
-    fn backward(&self, kept: Self::Kept, of: &[Factors], cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
-        let tape = kept.0.expect("made by with_pullback");
+    fn backward(&self, kept: &Self::Kept, of: &[Factors], cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
+        let tape = kept.0.clone().expect("made by with_pullback");
         let gradient = scaled_act(cotangent, self.model.config.net.outputs, |i| of[i].out);
         let (to_input, to_told) = self.model.net.backward(tape, gradient);
         Ok((leading_channels(&to_input, cotangent.shape())?, to_told))

@@ -39,6 +39,7 @@ pub(super) struct EmbeddingInputs<'l> {
 }
 
 /// What the way back needs.
+#[derive(Clone)]
 pub(super) struct EmbeddingTape {
     noise: Vec<f32>,
     hidden: Act,

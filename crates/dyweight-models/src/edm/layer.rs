@@ -47,6 +47,7 @@ pub(super) struct Backward {
 }
 
 /// What a layer keeps for its way back.
+#[derive(Clone)]
 pub(super) enum LayerTape {
     Nothing,
     /// The parts of a joined input are kept apart: one of them is an encoder activation that is kept anyway.

@@ -20,6 +20,7 @@ pub(super) struct UNet {
 }
 
 /// What the layers kept on the way forward.
+#[derive(Clone)]
 pub struct Tape {
     embedding: embedding::EmbeddingTape,
     layers: Vec<LayerTape>,

@@ -32,9 +32,11 @@ struct Stream {
 }
 
 /// Shift, scale and gate of a stream's two halves, `[n, 1, 1, width]` each.
+#[derive(Clone)]
 struct Modulations([Act; 6]);
 
 /// What the way back needs of a stream.
+#[derive(Clone)]
 struct StreamTape {
     modulations: Modulations,
     projected: Projected,
@@ -53,6 +55,7 @@ pub(super) struct Double {
 }
 
 /// What the way back needs.
+#[derive(Clone)]
 pub(super) struct DoubleTape {
     image: StreamTape,
     text: StreamTape,

@@ -23,6 +23,7 @@ pub(super) struct Heads {
 }
 
 /// What the projections gave.
+#[derive(Clone)]
 pub(super) struct Projected {
     q: Act,
     k: Act,
@@ -30,6 +31,7 @@ pub(super) struct Projected {
 }
 
 /// What attention gave, joined over the streams.
+#[derive(Clone)]
 pub(super) struct Attended {
     pub(super) gathered: Act,
     sums: LogSums,

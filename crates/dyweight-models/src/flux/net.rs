@@ -43,12 +43,14 @@ pub(crate) struct FluxInput<'a> {
 }
 
 /// A block's input, and what happened inside it where there was room for that.
+#[derive(Clone)]
 struct Kept<I, T> {
     input: I,
     inside: Option<T>,
 }
 
 /// What was kept on the way forward.
+#[derive(Clone)]
 pub(crate) struct FluxTape {
     vector: VectorTape,
     v: Act,

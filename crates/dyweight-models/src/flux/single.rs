@@ -28,6 +28,7 @@ pub(super) struct Single {
 }
 
 /// What the way back needs.
+#[derive(Clone)]
 pub(super) struct SingleTape {
     /// Shift, scale, gate.
     modulations: Vec<Act>,

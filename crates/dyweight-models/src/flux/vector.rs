@@ -47,6 +47,7 @@ pub(super) struct Vector {
 }
 
 /// What the way back needs.
+#[derive(Clone)]
 pub(super) struct VectorTape {
     t: Vec<f32>,
     hidden: Act,

@@ -86,8 +86,8 @@ impl<N: Network> Preconditioned for Bound<'_, N> {
         Ok((leading_channels(&out, x.shape())?, tape))
     }
 
-    fn backward(&self, kept: Self::Kept, of: &[Factors], cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
-        let tape = kept.expect("made by with_pullback");
+    fn backward(&self, kept: &Self::Kept, of: &[Factors], cotangent: &Tensor) -> Result<(Tensor, Vec<f64>)> {
+        let tape = kept.clone().expect("made by with_pullback");
         let gradient = scaled_act(cotangent, cotangent.shape()[1], |i| of[i].out);
         let (to_input, to_time) = self.network.backward(tape, gradient);
         Ok((leading_channels(&to_input, cotangent.shape())?, to_time))

@@ -15,7 +15,6 @@ use super::network::{Network, joined};
 use super::precond::Flow;
 use super::schedule::FlowShift;
 use super::texts::Texts;
-use crate::autoencoder::Halves;
 use crate::flux::{Flux, FluxConfig, FluxInput, FluxTape, pack, positions, unpack};
 use crate::weights::read_json;
 use dyweight_core::denoiser::{Condition, Context, Cost, Decoder, Differentiable, Model, Prediction, TextContext};
@@ -64,14 +63,7 @@ impl FlowModel {
         let (flux, flux_hash) = bundle.transformer(settings.precision)?;
         let mut hash = Fingerprint::default();
         hash.add(flux_hash.as_bytes());
-        let autoencoder = match &bundle.vae {
-            Some(_) => {
-                let (autoencoder, vae_hash) = bundle.autoencoder(settings.conv, Halves::Decoder)?;
-                hash.add(vae_hash.as_bytes());
-                Some(autoencoder)
-            }
-            None => None,
-        };
+        let autoencoder = bundle.decoder(settings.conv, &mut hash)?;
         let config = flux.config();
         let shift = match &bundle.scheduler {
             Some(path) => FlowShift::of_diffusers(path, &read_json(path, None)?)?,
@@ -205,7 +197,7 @@ impl Model for FlowModel {
             return Err(Error::no_effect("negative", why));
         }
         let contexts = self.contexts(condition)?;
-        self.texts.release();
+        self.texts.close();
         Ok(Box::new(Bound {
             network: At { flux: &self.flux, guidance: condition.guidance.unwrap_or(GUIDANCE) as f32 },
             precond: &Flow,
@@ -256,5 +248,9 @@ impl Model for FlowModel {
 
     fn context_of(&self, text: &str) -> Result<Context> {
         self.texts.encode(text).map(Context::Text)
+    }
+
+    fn reads_whole(&self, text: &str) -> Result<bool> {
+        self.texts.reads_whole(text)
     }
 }

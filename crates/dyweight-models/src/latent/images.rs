@@ -1,7 +1,12 @@
 //! From samples of a denoiser to images.
 
-use crate::autoencoder::{Autoencoder, AutoencoderConfig, Tiling};
+use super::bundle::Bundle;
+use super::flow;
+use super::model::{self, Settings};
+use super::random::Family;
+use crate::autoencoder::{Autoencoder, AutoencoderConfig, Halves, Tiling};
 use crate::exchange::{scaled_act, to_tensor};
+use crate::weights::Pages;
 use dyweight_core::denoiser::{Decoder, DecoderPullback};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
@@ -11,9 +16,16 @@ use dyweight_nn::Act;
 pub struct ImageDecoder {
     autoencoder: Autoencoder,
     latents: [usize; 3],
+    /// Weights of the denoiser.
+    denoiser: Vec<Pages>,
 }
 
 impl ImageDecoder {
+    /// The same, letting go of a denoiser's weights before it decodes: either alone takes most of the memory.
+    pub(super) fn instead_of(self, denoiser: &[Pages]) -> Self {
+        Self { denoiser: denoiser.to_vec(), ..self }
+    }
+
     /// The autoencoder's.
     pub(super) fn config(&self) -> &AutoencoderConfig {
         self.autoencoder.config()
@@ -26,7 +38,33 @@ impl ImageDecoder {
             let what = "channels of the autoencoder's latents".into();
             return Err(Error::Shape { what, expected: vec![latents[0]], found: vec![own] });
         }
-        Ok(Self { autoencoder, latents })
+        Ok(Self { autoencoder, latents, denoiser: Vec::new() })
+    }
+
+    /// That of a bundle's latents, without its denoiser; none if it has no autoencoder.
+    pub(crate) fn of_bundle(bundle: &Bundle, settings: &Settings) -> Result<Option<Self>> {
+        if bundle.vae.is_none() {
+            return Ok(None);
+        }
+        let (autoencoder, _) = bundle.autoencoder(settings.conv, Halves::Decoder)?;
+        let factor = Some(autoencoder.config().factor());
+        let latents = match bundle.is_flow() {
+            true => flow::latent_shape(&bundle.find_transformer()?.config, factor, settings)?,
+            false => model::latent_shape(&bundle.find_unet()?.config, factor, settings)?,
+        };
+        Self::new(autoencoder, latents).map(Some)
+    }
+
+    /// That of a family, with random weights.
+    pub(crate) fn random(family: &Family, seed: u64, settings: &Settings) -> Result<Self> {
+        let autoencoder = Autoencoder::random(&family.autoencoder, (seed, family.dtype), settings.conv)?;
+        let latents = model::latent_shape(&family.unet, Some(autoencoder.config().factor()), settings)?;
+        Self::new(autoencoder, latents)
+    }
+
+    /// The shape of what it decodes.
+    pub fn latents(&self) -> [usize; 3] {
+        self.latents
     }
 
     /// What the autoencoder decodes for sample `i`.
@@ -52,6 +90,7 @@ impl Decoder for ImageDecoder {
 
     /// One after the other, and large ones in tiles: an image takes a hundred times the memory of its latents.
     fn decode(&self, samples: &Tensor) -> Result<Tensor> {
+        self.denoiser.iter().for_each(Pages::release);
         let image = |i: usize| {
             let z = self.latents_of(samples, i);
             to_tensor(&match Tiling::of(z.size()) {

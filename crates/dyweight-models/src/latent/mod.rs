@@ -13,7 +13,8 @@
 //! summary   what a model is and will need, without reading its weights
 //! model     all together, as commands see it
 //! flow      the same of a flow: FLUX
-//! texts     FLUX's two text encoders, opened when they are asked and let go
+//! texts     text encoders, opened when they are asked and let go
+//! on_demand what is open only while it is used
 //! ```
 
 mod bound;
@@ -22,6 +23,7 @@ mod flow;
 mod images;
 mod model;
 mod network;
+mod on_demand;
 mod parts;
 mod precond;
 mod probe;

@@ -5,16 +5,15 @@ use super::bundle::{Bundle, Part};
 use super::images::ImageDecoder;
 use super::precond::{Precond, Scaling};
 use super::schedule;
+use super::texts::{TOKENS, UnetTexts, no_encoder};
 use crate::arithmetic::Arithmetic;
-use crate::autoencoder::{Autoencoder, Halves};
-use crate::clip::{Padding, TextTower, Tokenizer};
+use crate::autoencoder::Autoencoder;
 use crate::memory::unet_numbers;
 use crate::preconditioned::Target;
 use crate::unet::{Unet, UnetConfig};
 use crate::weights::read_json;
 use dyweight_core::denoiser::{Condition, Context, Cost, Decoder, Differentiable, Model, Prediction, TextContext};
 use dyweight_core::error::{Error, Result};
-use dyweight_core::noise::Stream;
 use dyweight_core::schedule::BetaTable;
 use dyweight_files::Fingerprint;
 use dyweight_nn::{ConvAlgo, Precision};
@@ -40,47 +39,12 @@ pub struct Settings {
     pub text_tokens: Option<usize>,
 }
 
-/// What makes contexts of texts.
-pub(super) enum Texts {
-    /// CLIP's text tower.
-    Clip(Box<TextTower>, Tokenizer),
-    /// Random numbers, the same for the same words.
-    Random { width: usize },
-}
-
-/// Tokens of a context without a text tower: as many as CLIP's.
-const TOKENS: usize = 77;
-
-impl Texts {
-    fn width(&self) -> usize {
-        match self {
-            Texts::Clip(tower, _) => tower.config().stack.width,
-            Texts::Random { width } => *width,
-        }
-    }
-
-    fn encode(&self, prompt: &str) -> Result<TextContext> {
-        let width = self.width();
-        match self {
-            Texts::Clip(tower, tokenizer) => {
-                let encoded = tower.encode(1, &tokenizer.encode(prompt, Padding::Own)?)?;
-                Ok(TextContext { width, tokens: encoded.last.data().to_vec(), pooled: encoded.pooled.data().to_vec() })
-            }
-            Texts::Random { width } => {
-                let numbers = Stream::labelled(0, prompt).normals(TOKENS * width);
-                let tokens = numbers.into_iter().map(|v| v as f32).collect();
-                Ok(TextContext { width: *width, tokens, pooled: Vec::new() })
-            }
-        }
-    }
-}
-
 /// A latent diffusion model.
 pub struct LatentModel {
     unet: Unet,
     precond: Precond,
     images: Option<ImageDecoder>,
-    texts: Option<Texts>,
+    texts: Option<UnetTexts>,
     /// The empty text, for samples that are asked for nothing.
     empty: Option<Arc<TextContext>>,
     latents: [usize; 3],
@@ -94,23 +58,16 @@ impl LatentModel {
         let (unet, unet_hash) = bundle.unet(settings.arithmetic())?;
         let mut hash = Fingerprint::default();
         hash.add(unet_hash.as_bytes());
-        let autoencoder = match &bundle.vae {
-            Some(_) => {
-                let (autoencoder, vae_hash) = bundle.autoencoder(settings.conv, Halves::Decoder)?;
-                hash.add(vae_hash.as_bytes());
-                Some(autoencoder)
-            }
-            None => None,
+        let autoencoder = bundle.decoder(settings.conv, &mut hash)?;
+        let texts = match unet.config().context {
+            Some(_) => UnetTexts::open(bundle, settings.tokenizer.clone())?,
+            // A tokenizer that cannot be read is named even where it is not needed.
+            None => bundle.tokenizer(settings.tokenizer.as_deref()).map(|_| None)?,
         };
-        let tokenizer = bundle.tokenizer(settings.tokenizer.as_deref())?;
-        let texts = match (tokenizer, bundle.has_text() && unet.config().context.is_some()) {
-            (Some(tokenizer), true) => {
-                let (tower, text_hash) = bundle.text()?;
-                hash.add(text_hash.as_bytes());
-                Some(Texts::Clip(Box::new(tower), tokenizer))
-            }
-            _ => None,
-        };
+        let texts = texts.map(|(texts, text_hash)| {
+            hash.add(text_hash.as_bytes());
+            texts
+        });
         let precond = precond(bundle, settings, unet.config())?;
         let tokens = bundle.tokenizer_files(settings.tokenizer.as_deref())?;
         let model = Self { tokens, ..Self::new(unet, precond, autoencoder, texts, settings)? };
@@ -121,7 +78,7 @@ impl LatentModel {
         unet: Unet,
         precond: Precond,
         autoencoder: Option<Autoencoder>,
-        texts: Option<Texts>,
+        texts: Option<UnetTexts>,
         settings: &Settings,
     ) -> Result<Self> {
         let config = unet.config();
@@ -140,6 +97,7 @@ impl LatentModel {
         let factor = autoencoder.as_ref().map(|a| a.config().factor());
         let latents = latent_shape(config, factor, settings)?;
         let images = autoencoder.map(|autoencoder| ImageDecoder::new(autoencoder, latents)).transpose()?;
+        let images = images.map(|images| images.instead_of(unet.pages()));
         let empty = texts.as_ref().map(|texts| texts.encode("").map(Arc::new)).transpose()?;
         Ok(Self { unet, precond, images, texts, empty, latents, tokens: String::new() })
     }
@@ -147,10 +105,7 @@ impl LatentModel {
     /// The fingerprint of everything but weights and shapes that decides its numbers: configurations, noise table,
     /// tokenizer.
     pub fn configuration(&self) -> String {
-        let texts = self.texts.as_ref().map(|texts| match texts {
-            Texts::Clip(tower, _) => format!("{:?} {}", tower.config(), self.tokens),
-            Texts::Random { width } => width.to_string(),
-        });
+        let texts = self.texts.as_ref().map(|texts| texts.configuration(&self.tokens));
         let images = self.images.as_ref().map(ImageDecoder::config);
         let text = format!("{:?}|{:?}|{images:?}|{texts:?}", self.unet.config(), self.precond);
         Fingerprint::default().add(text.as_bytes()).text()
@@ -162,13 +117,7 @@ impl LatentModel {
     }
 
     fn encode(&self, prompt: &str) -> Result<Arc<TextContext>> {
-        let texts = self.texts.as_ref().ok_or_else(|| {
-            Error::conflict(
-                "this model came without a text encoder or without its tokenizer",
-                "give `tokenizer`: a folder with vocab.json and merges.txt",
-            )
-        })?;
-        texts.encode(prompt).map(Arc::new)
+        self.texts.as_ref().ok_or_else(no_encoder)?.encode(prompt).map(Arc::new)
     }
 
     fn context(&self, context: &Context) -> Result<Arc<TextContext>> {
@@ -272,10 +221,13 @@ impl Settings {
 
 impl Model for LatentModel {
     fn bind<'m>(&'m self, condition: &Condition) -> Result<Box<dyn Differentiable + 'm>> {
+        let contexts = self.contexts(condition)?;
+        // All texts are encoded before.
+        self.texts.iter().for_each(UnetTexts::close);
         Ok(Box::new(Bound {
             network: &self.unet,
             precond: &self.precond,
-            contexts: self.contexts(condition)?,
+            contexts,
             channels: self.latents[0],
             granularity: self.unet.config().granularity(),
         }))
@@ -317,5 +269,34 @@ impl Model for LatentModel {
             return Err(Error::bad_value("prompt", "given", "this model takes no text"));
         }
         self.encode(text).map(Context::Text)
+    }
+
+    fn reads_whole(&self, text: &str) -> Result<bool> {
+        self.texts.as_ref().map_or(Ok(true), |texts| texts.reads_whole(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// Half a gigabyte of a text encoder is not held while the U-Net runs; a text that comes later reads the same.
+    #[test]
+    fn the_text_encoder_is_open_only_while_texts_are_encoded() -> Result<()> {
+        let bundle = Bundle::of_folder(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/latent")))?;
+        let settings = Settings { shape: Some([4, 4, 4]), ..Settings::default() };
+        let (model, _) = LatentModel::open(&bundle, &settings)?;
+        let is_open = || match &model.texts {
+            Some(UnetTexts::Clip { tower, .. }) => tower.is_open(),
+            _ => unreachable!("the folder has a text encoder"),
+        };
+        let context = model.context_of("the cat")?;
+        assert!(is_open());
+        model.bind(&Condition { contexts: vec![context.clone()], ..Condition::default() })?;
+        assert!(!is_open());
+        assert_eq!(model.context_of("the cat")?, context);
+        assert!(is_open());
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A network that predicts something of latents.
 pub(crate) trait Network: Send + Sync {
     /// What the way back needs.
-    type Tape: Send;
+    type Tape: Clone + Send + Sync;
 
     /// Samples in one pass.
     fn at_once(&self) -> RangeInclusive<usize>;

@@ -53,6 +53,16 @@ impl Bundle {
         Autoencoder::load(&config, &set, layout, conv, halves)
     }
 
+    /// The autoencoder with its decoder alone, where there is one; its fingerprint goes into `hash`.
+    pub(super) fn decoder(&self, conv: ConvAlgo, hash: &mut Fingerprint) -> Result<Option<Autoencoder>> {
+        if self.vae.is_none() {
+            return Ok(None);
+        }
+        let (autoencoder, own) = self.autoencoder(conv, Halves::Decoder)?;
+        hash.add(own.as_bytes());
+        Ok(Some(autoencoder))
+    }
+
     /// The autoencoder's configuration, and where its tensors are.
     pub(super) fn find_autoencoder(&self) -> Result<Found<AutoencoderConfig>> {
         let part = self.part(&self.vae, "autoencoder")?;

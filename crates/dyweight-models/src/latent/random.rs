@@ -3,8 +3,9 @@
 //! A name may end in `-f16` or `-bf16`: the type of the weights, else f32. A prompt is a context of random numbers that
 //! are the same for the same words.
 
-use super::model::{LatentModel, Settings, Texts};
+use super::model::{LatentModel, Settings};
 use super::precond::Precond;
+use super::texts::UnetTexts;
 use crate::autoencoder::{Autoencoder, AutoencoderConfig};
 use crate::preconditioned::Target;
 use crate::unet::{Unet, UnetConfig};
@@ -57,7 +58,7 @@ impl LatentModel {
     pub(crate) fn random(family: &Family, seed: u64, settings: &Settings) -> Result<Self> {
         let unet = Unet::random(&family.unet, (seed, family.dtype), settings.arithmetic())?;
         let autoencoder = Autoencoder::random(&family.autoencoder, (seed, family.dtype), settings.conv)?;
-        let texts = family.unet.context.map(|width| Texts::Random { width });
+        let texts = family.unet.context.map(|width| UnetTexts::Random { width });
         Self::new(unet, family.precond.clone(), Some(autoencoder), texts, settings)
     }
 }

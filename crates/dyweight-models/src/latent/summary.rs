@@ -129,14 +129,19 @@ impl Bundle {
 
 impl Summary {
     /// The most that will be resident at once while samples are drawn with guidance and decoded, if there is that much
-    /// memory.
+    /// memory. Texts are encoded first, and their encoders let go; a mapped denoiser is let go before it is decoded.
     pub fn peak(&self) -> u64 {
-        self.memory.weights + self.memory.guided.max(self.memory.decoding)
+        let of = |wanted: &[&str]| -> u64 {
+            self.parts.iter().filter(|part| wanted.contains(&part.part)).map(|part| part.weighed.bytes).sum()
+        };
+        let (denoiser, MemoryNeeds { guided, decoding, .. }) = (of(&["unet", "transformer"]), self.memory);
+        let held = if self.mapped { 0 } else { denoiser };
+        of(&["vae"]) + (denoiser + guided).max(held + decoding)
     }
 
     /// With less memory it cannot run; weights in files can be read again for every call.
     pub fn least(&self) -> u64 {
-        self.peak() - if self.mapped { self.memory.weights } else { 0 }
+        if self.mapped { self.memory.guided.max(self.memory.decoding) } else { self.peak() }
     }
 
     /// Of a family with random weights.

@@ -73,7 +73,7 @@ impl ScorerSpec {
                     config: self.config.clone(),
                     gelu,
                     // Every released version of HPSv2 is a ViT-H of LAION's kind.
-                    usual_gelu: hps.then_some(Gelu::Exact),
+                    default_gelu: hps.then_some(Gelu::Exact),
                     // It may lie beside the model it was made from.
                     first: hps.then_some("HPS"),
                 };

@@ -158,6 +158,13 @@ impl UnigramTokenizer {
 
     /// The tokens of a text and its end, cut and padded to `length`.
     pub fn encode(&self, text: &str, length: usize) -> Result<Vec<u32>> {
+        let (mut ids, _) = self.cut(text, length)?;
+        ids.resize(length.max(1), self.padding);
+        Ok(ids)
+    }
+
+    /// The tokens of a text and its end, `length` at most, and whether some were cut off.
+    pub fn cut(&self, text: &str, length: usize) -> Result<(Vec<u32>, bool)> {
         if text.len() > LONGEST_TEXT {
             let value = format!("{} bytes", text.len());
             return Err(Error::bad_value("prompt", value, "at most 1 MiB"));
@@ -172,10 +179,10 @@ impl UnigramTokenizer {
             rest = if token.takes_right { rest.trim_start() } else { rest };
         }
         self.plain(rest, &mut ids);
+        let whole = ids.len() < length;
         ids.truncate(length.saturating_sub(1));
         ids.push(self.end);
-        ids.resize(length.max(1), self.padding);
-        Ok(ids)
+        Ok((ids, !whole))
     }
 
     /// The first added token in a text: where several begin, the longest.

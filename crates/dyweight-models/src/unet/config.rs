@@ -158,8 +158,25 @@ impl UnetConfig {
             inputs: options.needed("in_channels", WIDEST)?,
             outputs: options.needed("out_channels", WIDEST)?,
             layers: options.needed("num_res_blocks", DEEPEST)?,
-            up_attends: down.iter().rev().copied().collect(),
-            down_attends: down,
+            size: options.count("image_size", WIDEST)?,
+            ..Self::compvis(widths, down, heads, (depth, context))
+        }
+        .checked()
+    }
+
+    /// What all U-Nets of CompVis have in common.
+    pub(super) fn compvis(
+        widths: Vec<usize>,
+        down_attends: Vec<bool>,
+        heads: Vec<usize>,
+        (depth, context): (usize, Option<usize>),
+    ) -> Self {
+        Self {
+            inputs: 0,
+            outputs: 0,
+            layers: 0,
+            up_attends: down_attends.iter().rev().copied().collect(),
+            down_attends,
             heads,
             depths: vec![depth; widths.len()],
             context,
@@ -167,10 +184,9 @@ impl UnetConfig {
             eps: 1e-5,
             cosines_first: true,
             frequency_shift: 0.0,
-            size: options.count("image_size", WIDEST)?,
+            size: None,
             widths,
         }
-        .checked()
     }
 
     /// Refuses sizes that contradict each other, or that no network has.

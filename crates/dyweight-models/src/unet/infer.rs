@@ -60,17 +60,8 @@ impl UnetConfig {
             inputs: size("input_blocks.0.0.weight".into(), 1)?,
             outputs: size("out.2.weight".into(), 0)?,
             layers,
-            up_attends: down.iter().rev().copied().collect(),
-            down_attends: down,
-            heads,
-            depths: vec![depth; widths.len()],
-            context,
-            groups: 32,
-            eps: 1e-5,
-            cosines_first: true,
-            frequency_shift: 0.0,
             size: Some(64),
-            widths,
+            ..Self::compvis(widths, down, heads, (depth, context))
         }
         .checked()
     }

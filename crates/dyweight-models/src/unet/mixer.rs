@@ -15,6 +15,7 @@ pub(super) enum Mixer {
 }
 
 /// What the way back needs.
+#[derive(Clone)]
 pub(super) enum MixerTape {
     Transformer(TransformerTape),
     Attention(AttentionTape),

@@ -5,13 +5,15 @@ use super::mixer::{Mixer, MixerTape};
 use super::time::{TimeEmbedding, TimeTape, Waves};
 use crate::arithmetic::Arithmetic;
 use crate::blocks::{Res, ResSize, ResTape};
-use crate::weights::{Layout, Scope, Source, TensorPlan, TensorSet};
+use crate::weights::{Layout, Pages, Scope, Source, TensorPlan, TensorSet};
 use dyweight_core::error::Result;
 use dyweight_nn::{
     Act, Activation, Conv2d, ConvAlgo, ConvSpec, Dtype, GroupNorm, Modulation, NormStats, Shape, concat, split,
     upsample_nearest, upsample_nearest_backward,
 };
+use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A U-Net with its weights.
 pub struct Unet {
@@ -25,6 +27,10 @@ pub struct Unet {
     conv_out: Conv2d,
     /// As they are stored.
     weight_bytes: u64,
+    /// Where its layers' weights lie, in the order they run.
+    pages: Vec<Pages>,
+    /// Whether the weights have yet to be read from the disk.
+    unread: AtomicBool,
 }
 
 /// Blocks of one size, and the convolution that leads to the next.
@@ -34,6 +40,7 @@ struct Level {
 }
 
 /// What the layers kept on the way forward.
+#[derive(Clone)]
 pub(crate) struct UnetTape {
     time: TimeTape,
     down: Vec<Vec<LayerTape>>,
@@ -84,6 +91,7 @@ impl Unet {
         let waves = Waves::new(widths[0], config.frequency_shift, config.cosines_first);
         let embedding = TimeEmbedding::new(&scope.exact().at("time_embedding"), waves, [widths[0], time])?;
         let conv_in = scope.exact().conv("conv_in", ConvSpec::same(config.inputs, widths[0], 3, algo))?;
+        let mut pages = vec![scope.pages()];
 
         let (mut channels, mut skips) = (widths[0], vec![widths[0]]);
         let mut down = Vec::new();
@@ -96,6 +104,7 @@ impl Unet {
                 let block = res(at.at("resnets").at(j), channels, width)?;
                 let mixer = || Mixer::new(&at.at("attentions").at(j), config, level);
                 layers.push((block, config.down_attends[level].then(mixer).transpose()?));
+                pages.push(scope.pages());
                 channels = width;
                 skips.push(width);
             }
@@ -110,6 +119,7 @@ impl Unet {
             Mixer::new(&at.at("attentions.0"), config, levels - 1)?,
             res(at.at("resnets.1"), channels, channels)?,
         );
+        pages.push(scope.pages());
         let mut up = Vec::new();
         for i in 0..levels {
             let (at, level) = (scope.at("up_blocks").at(i), levels - 1 - i);
@@ -120,21 +130,27 @@ impl Unet {
                 let block = res(at.at("resnets").at(j), channels + skip, width)?;
                 let mixer = || Mixer::new(&at.at("attentions").at(j), config, level);
                 layers.push((block, config.up_attends[i].then(mixer).transpose()?));
+                pages.push(scope.pages());
                 channels = width;
             }
             let double = || at.conv("upsamplers.0.conv", ConvSpec::same(width, width, 3, algo));
             up.push(Level { layers, resample: (level > 0).then(double).transpose()? });
         }
+        let norm_out = scope.group_norm("conv_norm_out", widths[0], norm, Activation::Silu)?;
+        let conv_out = scope.exact().conv("conv_out", ConvSpec::same(widths[0], config.outputs, 3, algo))?;
+        pages.push(scope.pages());
         Ok(Self {
             time: embedding,
             conv_in,
             down,
             middle,
             up,
-            norm_out: scope.group_norm("conv_norm_out", widths[0], norm, Activation::Silu)?,
-            conv_out: scope.exact().conv("conv_out", ConvSpec::same(widths[0], config.outputs, 3, algo))?,
+            norm_out,
+            conv_out,
             config: config.clone(),
             weight_bytes: 0,
+            pages,
+            unread: AtomicBool::new(true),
         })
     }
 
@@ -153,6 +169,11 @@ impl Unet {
         self.weight_bytes
     }
 
+    /// Where its weights lie.
+    pub(crate) fn pages(&self) -> &[Pages] {
+        &self.pages
+    }
+
     /// What it was built from.
     pub fn config(&self) -> &UnetConfig {
         &self.config
@@ -161,8 +182,14 @@ impl Unet {
     /// The prediction for latents `x`, one time per sample and their contexts `[n, 1, tokens, width]`; with a tape if
     /// it is to be differentiated. Rows and columns must be multiples of [`UnetConfig::granularity`].
     pub(crate) fn forward(&self, x: &Act, t: Vec<f32>, context: Option<&Act>, record: bool) -> (Act, Option<UnetTape>) {
+        let unread = self.unread.swap(false, Ordering::Relaxed);
+        // The first call reads the file: what a layer needs is asked for while the one before it runs.
+        let ahead = RefCell::new(self.pages[1..].iter().take_while(|_| unread));
+        let fetch_next = || ahead.borrow_mut().next().into_iter().for_each(Pages::fetch);
+        fetch_next();
         let (e, time) = self.time.forward(t);
         let run = |(res, mixer): &(Res, Option<Mixer>), x: Arc<Act>| {
+            fetch_next();
             let (mut h, res) = res.forward(x, Some(&e), record);
             let mut tape = None;
             if let Some(mixer) = mixer {
@@ -188,6 +215,7 @@ impl Unet {
             }
             down.push(tapes);
         }
+        fetch_next();
         let (first, mixer, second) = &self.middle;
         let (y, first) = first.forward(h, Some(&e), record);
         let (y, mixed) = mixer.forward(y, context, record);

@@ -19,6 +19,7 @@ pub(super) struct AttentionBlock {
 }
 
 /// What the way back needs.
+#[derive(Clone)]
 pub(super) struct AttentionTape {
     x: Arc<Act>,
     stats: NormStats,

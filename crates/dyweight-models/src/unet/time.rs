@@ -60,6 +60,7 @@ pub(crate) struct TimeEmbedding {
 }
 
 /// What the way back needs.
+#[derive(Clone)]
 pub(crate) struct TimeTape {
     t: Vec<f32>,
     hidden: Act,

@@ -36,12 +36,14 @@ struct Block {
 }
 
 /// What the way back needs.
+#[derive(Clone)]
 pub(super) struct TransformerTape {
     x: Arc<Act>,
     stats: NormStats,
     blocks: Vec<BlockTape>,
 }
 
+#[derive(Clone)]
 struct BlockTape {
     y: Act,
     attn1: AttendTape,

@@ -4,7 +4,7 @@
 use dyweight_files::SharedBytes;
 
 /// The bytes of some layers' tensors.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Pages(Vec<SharedBytes>);
 
 impl Pages {

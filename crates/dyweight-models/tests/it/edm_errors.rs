@@ -138,7 +138,7 @@ fn specs_name_what_they_cannot_load() {
     assert!(refusal(&ModelSpec { shape: Some([3, 28, 28]), ..spec("fashion") }).is_some());
     assert!(refusal(&spec("random:edm")).is_some());
     let (message, hint) = refusal(&spec(data("edm_fashion_io.safetensors").to_str().unwrap())).unwrap();
-    assert!(message.contains("not what network") && hint.contains("--model-config"), "{message} {hint}");
+    assert!(message.contains("not what network") && hint.contains("`model-config`"), "{message} {hint}");
     let loaded = spec("fashion").build().unwrap();
     assert_eq!((loaded.model.shape(), loaded.model.classes()), ([1, 28, 28], 10));
     assert_eq!(loaded.model.sigma_range(), (0.002, 80.0));

@@ -69,6 +69,7 @@ fn gradients_of_every_kind_of_network() {
         assert_eq!(value, case.model.predict(&case.x, &Levels::Each(SIGMAS.to_vec())).unwrap(), "{name}");
         let (to_x, to_sigma) = pullback(&case.cotangent).unwrap();
         case.check_x(&to_x);
+        assert_eq!(pullback(&case.cotangent).unwrap(), (to_x, to_sigma.clone()), "{name}, asked again");
         // iDDPM's network is told an index: its derivative in the level is not that of the jumps.
         if !name.starts_with("iDDPM") {
             case.check_sigma(&to_sigma);

@@ -12,6 +12,7 @@ use dyweight_models::t5::{T5, T5Config, UnigramTokenizer};
 use dyweight_models::weights::{Folder, TensorSet};
 use dyweight_models::{Arithmetic, ModelSpec};
 use dyweight_nn::{ConvAlgo, Precision};
+use dyweight_testing::outside;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -194,7 +195,7 @@ fn released_sizes() -> Result<()> {
 #[test]
 fn token_numbers_are_those_of_tokenizers() -> Result<()> {
     // A folder with tokenizer.json or spiece.model, and tokens.json: [[text, numbers], …].
-    let dirs = std::env::var_os("DYWEIGHT_T5_TOKENIZER").map(PathBuf::from);
+    let dirs = outside("DYWEIGHT_T5_TOKENIZER");
     for (dir, tokens) in [(data("flux/tokenizer_2"), data("flux/tokens.json"))]
         .into_iter()
         .chain(dirs.map(|dir| (dir.clone(), dir.join("tokens.json"))))
@@ -305,6 +306,7 @@ fn a_sample_has_the_same_bits_in_every_batch_and_on_every_number_of_threads() ->
         let denoiser = model.denoiser(&Condition { contexts, ..Condition::default() })?;
         let (value, pullback) = denoiser.with_pullback(&x.slice(range), &Levels::One(0.4))?;
         let (to_x, to_sigma) = pullback(&value)?;
+        assert_eq!(pullback(&value)?, (to_x.clone(), to_sigma.clone()), "asked again");
         Ok((value, to_x, to_sigma))
     };
     let all = of(0..5)?;

@@ -105,6 +105,7 @@ fn gradients_pass_through_guidance_level_and_network() -> Result<()> {
     let (x, g, direction, sigma) = (noise(2, 2.0)?, noise(2, 0.7)?.map(|v| v + 0.1), noise(2, 1.0)?, 1.7);
     let (_, pullback) = denoiser.with_pullback(&x, &Levels::One(sigma))?;
     let (to_x, to_sigma) = pullback(&g)?;
+    assert_eq!(pullback(&g)?, (to_x.clone(), to_sigma.clone()), "asked again");
     let value = |x: &Tensor, sigma: f64, i: usize| -> Result<f64> {
         Ok(dot(g.sample(i), denoiser.predict(x, &Levels::One(sigma))?.sample(i)))
     };

@@ -21,111 +21,36 @@ impl Simd for Avx2 {
     const LANES: usize = 8;
     const PANEL_VECTORS: usize = 2;
 
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_set1_ps(x) }
-    }
-    #[inline(always)]
-    unsafe fn load(p: *const f32) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_loadu_ps(p) }
-    }
-    #[inline(always)]
-    unsafe fn load_part(p: *const f32, n: usize) -> __m256 {
-        // SAFETY: the trait's contract; masked lanes are not touched.
-        unsafe { _mm256_maskload_ps(p, mask(n)) }
-    }
-    #[inline(always)]
-    unsafe fn store(p: *mut f32, v: __m256) {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_storeu_ps(p, v) }
-    }
-    #[inline(always)]
-    unsafe fn store_part(p: *mut f32, v: __m256, n: usize) {
-        // SAFETY: the trait's contract; masked lanes are not touched.
-        unsafe { _mm256_maskstore_ps(p, mask(n), v) }
-    }
-    #[inline(always)]
-    unsafe fn add(a: __m256, b: __m256) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_add_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn sub(a: __m256, b: __m256) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_sub_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn mul(a: __m256, b: __m256) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_mul_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn max(a: __m256, b: __m256) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_max_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_fmadd_ps(a, b, c) }
-    }
-    #[inline(always)]
-    unsafe fn neg_mul_add(a: __m256, b: __m256, c: __m256) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_fnmadd_ps(a, b, c) }
-    }
-    #[inline(always)]
-    unsafe fn times_power_of_two(v: __m256, n: __m256) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe {
+    instructions! {
+        fn splat(x: f32) -> __m256 = _mm256_set1_ps(x);
+        fn load(p: *const f32) -> __m256 = _mm256_loadu_ps(p);
+        fn load_part(p: *const f32, n: usize) -> __m256 = _mm256_maskload_ps(p, mask(n));
+        fn store(p: *mut f32, v: __m256) = _mm256_storeu_ps(p, v);
+        fn store_part(p: *mut f32, v: __m256, n: usize) = _mm256_maskstore_ps(p, mask(n), v);
+        fn add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
+        fn sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        fn mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+        fn max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
+        fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+        fn neg_mul_add(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fnmadd_ps(a, b, c);
+        fn times_power_of_two(v: __m256, n: __m256) -> __m256 = {
             let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
             _mm256_mul_ps(v, _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent)))
-        }
-    }
-    #[inline(always)]
-    unsafe fn zero_below(v: __m256, x: __m256, bound: f32) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLT_UQ>(x, _mm256_set1_ps(bound)), v) }
-    }
-    #[inline(always)]
-    unsafe fn load_f16(p: *const u8) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(p.cast())) }
-    }
-    #[inline(always)]
-    unsafe fn load_bf16(p: *const u8) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast())))) }
-    }
-    #[inline(always)]
-    unsafe fn from_integers(v: __m256) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm256_cvtepi32_ps(_mm256_castps_si256(v)) }
-    }
-    #[inline(always)]
-    unsafe fn integer_pairs(low: __m256, high: __m256) -> __m256 {
-        // SAFETY: the trait's contract.
-        unsafe {
+        };
+        fn zero_below(v: __m256, x: __m256, bound: f32) -> __m256 =
+            _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLT_UQ>(x, _mm256_set1_ps(bound)), v);
+        fn load_f16(p: *const u8) -> __m256 = _mm256_cvtph_ps(_mm_loadu_si128(p.cast()));
+        fn load_bf16(p: *const u8) -> __m256 =
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()))));
+        fn from_integers(v: __m256) -> __m256 = _mm256_cvtepi32_ps(_mm256_castps_si256(v));
+        fn integer_pairs(low: __m256, high: __m256) -> __m256 = {
             let (low, high) = (_mm256_cvtps_epi32(low), _mm256_slli_epi32::<16>(_mm256_cvtps_epi32(high)));
             _mm256_castsi256_ps(_mm256_blend_epi16::<0xaa>(low, high))
-        }
-    }
-    #[inline(always)]
-    unsafe fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize) {
-        // SAFETY: the trait's contract.
-        unsafe { transpose_8x8(from, at, to, stride) }
-    }
-    #[inline(always)]
-    unsafe fn prefetch(p: *const f32) {
-        // SAFETY: a prefetch never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn prefetch_second(p: *const f32) {
-        // SAFETY: a prefetch never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
+        };
+        fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize) =
+            transpose_8x8(from, at, to, stride);
+        fn prefetch(p: *const f32) = _mm_prefetch::<_MM_HINT_T0>(p.cast());
+        fn prefetch_second(p: *const f32) = _mm_prefetch::<_MM_HINT_T1>(p.cast());
     }
 }
 

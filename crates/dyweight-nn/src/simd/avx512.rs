@@ -20,113 +20,38 @@ impl Simd for Avx512 {
     const LANES: usize = 16;
     const PANEL_VECTORS: usize = 4;
 
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_set1_ps(x) }
-    }
-    #[inline(always)]
-    unsafe fn load(p: *const f32) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_loadu_ps(p) }
-    }
-    #[inline(always)]
-    unsafe fn load_part(p: *const f32, n: usize) -> __m512 {
-        // SAFETY: the trait's contract; masked lanes are not touched.
-        unsafe { _mm512_maskz_loadu_ps(mask(n), p) }
-    }
-    #[inline(always)]
-    unsafe fn store(p: *mut f32, v: __m512) {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_storeu_ps(p, v) }
-    }
-    #[inline(always)]
-    unsafe fn store_part(p: *mut f32, v: __m512, n: usize) {
-        // SAFETY: the trait's contract; masked lanes are not touched.
-        unsafe { _mm512_mask_storeu_ps(p, mask(n), v) }
-    }
-    #[inline(always)]
-    unsafe fn add(a: __m512, b: __m512) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_add_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn sub(a: __m512, b: __m512) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_sub_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn mul(a: __m512, b: __m512) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_mul_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn max(a: __m512, b: __m512) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_max_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_fmadd_ps(a, b, c) }
-    }
-    #[inline(always)]
-    unsafe fn neg_mul_add(a: __m512, b: __m512, c: __m512) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_fnmadd_ps(a, b, c) }
-    }
-    #[inline(always)]
-    unsafe fn times_power_of_two(v: __m512, n: __m512) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_scalef_ps(v, n) }
-    }
-    #[inline(always)]
-    unsafe fn zero_below(v: __m512, x: __m512, bound: f32) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(bound)), v) }
-    }
-    #[inline(always)]
-    unsafe fn load_f16(p: *const u8) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
-    }
-    #[inline(always)]
-    unsafe fn load_bf16(p: *const u8) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast())))) }
-    }
-    #[inline(always)]
-    unsafe fn from_integers(v: __m512) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe { _mm512_cvtepi32_ps(_mm512_castps_si512(v)) }
-    }
-    #[inline(always)]
-    unsafe fn integer_pairs(low: __m512, high: __m512) -> __m512 {
-        // SAFETY: the trait's contract.
-        unsafe {
+    instructions! {
+        fn splat(x: f32) -> __m512 = _mm512_set1_ps(x);
+        fn load(p: *const f32) -> __m512 = _mm512_loadu_ps(p);
+        fn load_part(p: *const f32, n: usize) -> __m512 = _mm512_maskz_loadu_ps(mask(n), p);
+        fn store(p: *mut f32, v: __m512) = _mm512_storeu_ps(p, v);
+        fn store_part(p: *mut f32, v: __m512, n: usize) = _mm512_mask_storeu_ps(p, mask(n), v);
+        fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
+        fn sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
+        fn mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
+        fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        fn neg_mul_add(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fnmadd_ps(a, b, c);
+        fn times_power_of_two(v: __m512, n: __m512) -> __m512 = _mm512_scalef_ps(v, n);
+        fn zero_below(v: __m512, x: __m512, bound: f32) -> __m512 =
+            _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, _mm512_set1_ps(bound)), v);
+        fn load_f16(p: *const u8) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(p.cast()));
+        fn load_bf16(p: *const u8) -> __m512 =
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()))));
+        fn from_integers(v: __m512) -> __m512 = _mm512_cvtepi32_ps(_mm512_castps_si512(v));
+        fn integer_pairs(low: __m512, high: __m512) -> __m512 = {
             let (low, high) = (_mm512_cvtps_epi32(low), _mm512_slli_epi32::<16>(_mm512_cvtps_epi32(high)));
             _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xaaaa_aaaa, low, high))
-        }
-    }
-    #[inline(always)]
-    unsafe fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize) {
-        // SAFETY: the trait's contract; AVX-512 includes AVX2. Four squares make one.
-        unsafe {
+        };
+        // AVX-512 includes AVX2: four squares make one.
+        fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize) = {
             let (upper, lower) = from.split_at(8);
             transpose_8x8(upper, at, to, stride);
             transpose_8x8(upper, at + 8, to.add(8 * stride), stride);
             transpose_8x8(lower, at, to.add(8), stride);
             transpose_8x8(lower, at + 8, to.add(8 * stride + 8), stride);
-        }
-    }
-    #[inline(always)]
-    unsafe fn prefetch(p: *const f32) {
-        // SAFETY: a prefetch never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn prefetch_second(p: *const f32) {
-        // SAFETY: a prefetch never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
+        };
+        fn prefetch(p: *const f32) = _mm_prefetch::<_MM_HINT_T0>(p.cast());
+        fn prefetch_second(p: *const f32) = _mm_prefetch::<_MM_HINT_T1>(p.cast());
     }
 }

@@ -2,6 +2,20 @@
 //!
 //! Every method is `#[inline(always)]` and becomes one instruction inside [`crate::isa::Isa::run`].
 
+/// Methods of [`Simd`], each with the instructions that it is made of.
+#[cfg(target_arch = "x86_64")]
+macro_rules! instructions {
+    ($(fn $name:ident($($arg:ident: $of:ty),*) $(-> $to:ty)? = $body:expr;)*) => {
+        $(
+            #[inline(always)]
+            unsafe fn $name($($arg: $of),*) $(-> $to)? {
+                // SAFETY: the trait's contract; lanes that are masked out are not touched, and a prefetch never faults.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]

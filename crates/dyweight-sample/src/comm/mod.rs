@@ -96,17 +96,20 @@ impl dyn Comm + '_ {
         Ok(self.all_gather_bytes(&[u8::from(here)])?.iter().any(|there| there == &[1]))
     }
 
-    /// What rank 0 finds. If it finds an error, it alone has it: it must end the job.
+    /// What rank 0 finds. A failure that follows from the samples, or a request to stop, is the result of all; another
+    /// error it alone has, and it must end the job.
     pub fn broadcast<T: Wire>(&self, find: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.size() == 1 {
             return find();
         }
-        let found = if self.is_root() { Some(find()?) } else { None };
-        let bytes = self.broadcast_bytes(&found.as_ref().map_or(Vec::new(), wire::wrap))?;
-        match found {
-            Some(found) => Ok(found),
-            None => wire::unwrap(&bytes).ok_or_else(disagreement),
-        }
+        let found = if self.is_root() { Some(Failure::sort(find())?) } else { None };
+        let bytes = self.broadcast_bytes(&found.as_ref().map_or(Vec::new(), |(found, _)| wire::wrap(found)))?;
+        let found = match found {
+            Some((_, Some(own))) => return Err(own),
+            Some((found, None)) => found,
+            None => wire::unwrap(&bytes).ok_or_else(disagreement)?,
+        };
+        found.map_err(Failure::error)
     }
 
     /// Everyone's result of `work`, in the order of ranks, for everyone. A failure that follows from the samples, or a

@@ -25,17 +25,17 @@ use std::sync::Arc;
 #[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct DyWeightOptions {
     /// Time scales: free or bounded to (0.5, 1.5) [free].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "free|bounded", value_parser = crate::spec::one_of::<ScaleMode>(&["free", "bounded"]), help_heading = "Solver"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "free|bounded", value_parser = crate::spec::one_of::<ScaleMode>(&["free", "bounded"]), help_heading = "DyWeight"))]
     pub scale: Option<ScaleMode>,
     /// Ablation: time is not shifted.
-    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "DyWeight"))]
     pub no_time_shift: Option<bool>,
     /// Ablation: no time scales.
-    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Solver"))]
+    #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "DyWeight"))]
     pub no_time_scale: Option<bool>,
     /// Wider span at no further call, an experiment: state, bands, operator:3 or :5 (and :mixed), sample, embedding,
     /// with commas between, or wide (some of these up to 3 calls) [none].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", help_heading = "Solver"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", help_heading = "DyWeight"))]
     pub span: Option<SpanSpec>,
 }
 

@@ -17,7 +17,7 @@ mod tests;
 
 pub use crate::method::MethodParams;
 pub use dyweight_core::denoiser::ModelIdentity;
-pub use range::{Asked, other_budget};
+pub use range::{Asked, other_budget, other_guidance};
 
 use crate::learned::{Built, Frame, require_finite};
 use dyweight_core::denoiser::{Model, Prediction};

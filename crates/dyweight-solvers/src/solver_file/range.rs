@@ -3,13 +3,25 @@
 use super::{MethodParams, SolverFile};
 use crate::any_budget::{AnyBudget, BudgetMember};
 use crate::spec::Budget;
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::{Error, Result, counted};
 
 /// The refusal of a number of calls that a solver does not make.
 pub fn other_budget(source: &str, nfe: usize, wanted: usize) -> Error {
     Error::conflict(
-        format!("'{source}' is for {nfe} calls, not {wanted}"),
+        format!("'{source}' is for {}, not {wanted}", counted(nfe, "call")),
         format!("leave `nfe` out, or train a solver with `nfe = {wanted}`"),
+    )
+}
+
+/// The refusal of the calls a solver was learned for, where guidance makes every evaluation cost others.
+pub fn other_guidance(source: &str, file: &SolverFile, made: usize) -> Error {
+    let (own, other) = match file.guidance {
+        Some(g) => (format!("with guidance {g}, where every evaluation is two"), "without guidance"),
+        None => ("without guidance".into(), "with guidance, where every evaluation is two,"),
+    };
+    Error::conflict(
+        format!("'{source}' was trained for {} {own}; {other} it makes {made}", counted(file.nfe, "call")),
+        format!("leave `nfe` out, or say `nfe = {made}`"),
     )
 }
 
@@ -110,7 +122,7 @@ impl SolverFile {
     }
 
     /// Network calls of an evaluation.
-    fn calls(&self) -> usize {
+    pub fn calls(&self) -> usize {
         (self.nfe / self.evaluations(self.steps).max(1)).max(1)
     }
 
@@ -138,7 +150,7 @@ impl SolverFile {
             Some(Budget::Nfe(nfe)) if nfe % calls != 0 => {
                 let near = (nfe / calls).max(1) * calls;
                 return refused(
-                    format!("an evaluation costs {calls} calls, of which {nfe} is no multiple"),
+                    format!("with guidance an evaluation costs {calls} calls, of which {nfe} is no multiple"),
                     format!("use `nfe = {near}` or `nfe = {}`", near + calls),
                 );
             }

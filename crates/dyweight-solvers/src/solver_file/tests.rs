@@ -74,7 +74,7 @@ fn a_file_for_one_budget_is_for_no_other() {
     assert_eq!(file.at("own.json", Asked::nfe(1)).unwrap(), file);
     assert_eq!(file.at("own.json", Asked::default()).unwrap(), file);
     let error = file.at("own.json", Asked::nfe(5)).unwrap_err();
-    assert_eq!(error.to_string(), "'own.json' is for 1 calls, not 5");
+    assert_eq!(error.to_string(), "'own.json' is for 1 call, not 5");
     assert!(error.hint().unwrap().contains("`nfe = 5`"));
 }
 

@@ -112,7 +112,7 @@ impl Setting<'_> {
         }
         let next = if self.schedule.fixed_steps().is_some() { None } else { self.calls_of(high).ok() };
         let near = [Some(made), next].into_iter().flatten().filter(|n| *n > 0).collect();
-        Err(Error::NoSuchBudget { solver: self.solver.label(), nfe, near })
+        Err(Error::NoSuchBudget { solver: self.solver.label(), nfe, each: self.calls, near })
     }
 
     /// Network calls on so many steps of the rule. Long grids are not run through: after warm-up every step costs the

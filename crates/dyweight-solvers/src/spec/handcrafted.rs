@@ -6,7 +6,7 @@
 //! the best. The list is one for training, comparisons and studies: what was tried is said by [`settings`] and nowhere
 //! else.
 
-use super::{METHODS, ScheduleSpec, SolverSpec};
+use super::{ScheduleSpec, SolverSpec};
 use dyweight_core::denoiser::Prediction;
 use dyweight_core::error::Result;
 
@@ -118,20 +118,7 @@ impl Handcrafted {
 
     /// The name people have for the method and its order: "iPNDM-2", "DPM-Solver++(2M)".
     pub fn name(&self) -> String {
-        let order = self.solver.order.or_else(|| METHODS.iter().find(|m| m.name == self.solver.solver)?.highest_order);
-        let order = order.map_or_else(String::new, |order| order.to_string());
-        match self.solver.solver.as_str() {
-            "euler" | "ddim" => "Euler (DDIM)".into(),
-            "heun" => "Heun".into(),
-            "dpm2" => "DPM-Solver-2".into(),
-            "ipndm" => format!("iPNDM-{order}"),
-            "ipndm-v" => format!("iPNDM_v-{order}"),
-            "deis-tab" => format!("DEIS-tAB{order}"),
-            "deis-rhoab" => format!("DEIS-ρAB{order}"),
-            "dpmpp" => format!("DPM-Solver++({order}M)"),
-            "unipc" => format!("UniPC-{order}"),
-            other => other.into(),
-        }
+        self.solver.with_order().title()
     }
 }
 

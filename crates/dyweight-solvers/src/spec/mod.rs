@@ -9,11 +9,13 @@
 //! ```
 
 pub mod budget;
+pub mod effect;
 pub mod handcrafted;
 pub mod schedule;
 pub mod seeds;
 pub mod solver;
 mod spelling;
+mod term;
 pub mod train;
 
 pub use budget::Budget;
@@ -21,6 +23,7 @@ pub use handcrafted::Handcrafted;
 pub use schedule::ScheduleSpec;
 pub use seeds::Seeds;
 pub use solver::{METHODS, SolverSpec};
+pub use term::Term;
 pub use train::TrainSpec;
 #[cfg(feature = "clap")]
 pub(crate) use train::one_of;

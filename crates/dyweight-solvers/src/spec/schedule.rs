@@ -94,6 +94,20 @@ impl ScheduleSpec {
         Some(format!("{name}{exponent}"))
     }
 
+    /// The rule's name for people: "Karras 7", "time-uniform 2", "flow shift 3"; none where nothing is named.
+    pub fn title(&self) -> Option<String> {
+        let exponent = |usual: f64| self.rho.unwrap_or(usual);
+        let listed = self.sigmas.as_ref().map(|_| "explicit");
+        let name = self.schedule.as_deref().or(listed).or(self.shift.map(|_| "flow"))?;
+        Some(match spelling::schedule(name).ok().flatten().unwrap_or(name) {
+            "karras" => format!("Karras {}", exponent(7.0)),
+            "logsnr" => "log-SNR".into(),
+            "time-uniform" if self.rho.is_some() => format!("time-uniform {}", exponent(1.0)),
+            "flow" => self.shift.map_or("flow".into(), |shift| format!("flow shift {shift}")),
+            other => other.into(),
+        })
+    }
+
     /// The rule on a model: its own, where it has one and nothing else is said.
     pub fn on(&self, model: &dyn Model) -> Result<Schedule> {
         let (prediction, own) = (model.prediction(), model.schedule());

@@ -10,10 +10,14 @@ use dyweight_core::solver::{
 pub struct Method {
     /// Its name.
     pub name: &'static str,
+    /// What people call it.
+    pub title: &'static str,
     /// Another name for it.
     pub alias: Option<&'static str>,
-    /// Highest order, where it has a choice of orders; also the default.
+    /// Highest order, where it has a choice of orders.
     pub highest_order: Option<usize>,
+    /// The order where none is said: the one that people mean by the name.
+    pub default_order: Option<usize>,
     /// Options it takes besides the order.
     pub options: &'static [&'static str],
     /// One line.
@@ -25,27 +29,38 @@ const UNIPC: &[&str] = &["predict", "lower-order-final", "threshold", "variant"]
 
 /// All methods that need no learned coefficients, and `dyweight`, which does.
 pub const METHODS: &[Method] = &[
-    method("euler", None, &[], "Euler, which DDIM is here; one call per step"),
-    method("heun", None, &[], "Heun's second order (EDM); two calls per step"),
-    method("dpm2", None, &["r"], "DPM-Solver-2, geometric midpoint; two calls per step"),
-    method("ipndm", Some(Ipndm::HIGHEST), &[], "Adams-Bashforth weights on any grid; one call per step"),
-    method("ipndm-v", Some(IpndmV::HIGHEST), &[], "exact variable-step Adams-Bashforth; one call per step"),
-    method("deis-tab", Some(Deis::HIGHEST), &[], "DEIS, interpolation in VP time; one call per step"),
-    method("deis-rhoab", Some(Deis::HIGHEST), &[], "DEIS, interpolation in sigma; one call per step"),
-    method("dpmpp", Some(DpmPp::HIGHEST), EXPONENTIAL, "DPM-Solver++ multistep; one call per step"),
-    method("unipc", Some(UniPc::HIGHEST), UNIPC, "UniPC predictor-corrector; one call per step"),
-    method("dyweight", None, &["weights"], "learned weights on past slopes; one call per step"),
+    Method { alias: Some("ddim"), ..one("euler", "Euler (DDIM)", &[], "Euler, which DDIM is here; one call per step") },
+    one("heun", "Heun", &[], "Heun's second order (EDM); two calls per step"),
+    one("dpm2", "DPM-Solver-2", &["r"], "DPM-Solver-2, geometric midpoint; two calls per step"),
+    Method { options: &[], ..many("ipndm", "iPNDM", 4, Ipndm::HIGHEST, "Adams-Bashforth weights on any grid") },
+    Method { options: &[], ..many("ipndm-v", "iPNDM_v", 4, IpndmV::HIGHEST, "exact variable-step Adams-Bashforth") },
+    Method { options: &[], ..many("deis-tab", "DEIS-tAB", 3, Deis::HIGHEST, "DEIS, interpolation in VP time") },
+    Method { options: &[], ..many("deis-rhoab", "DEIS-ρAB", 3, Deis::HIGHEST, "DEIS, interpolation in sigma") },
+    many("dpmpp", "DPM-Solver++", 2, DpmPp::HIGHEST, "DPM-Solver++ multistep"),
+    Method { options: UNIPC, ..many("unipc", "UniPC", 2, UniPc::HIGHEST, "UniPC predictor-corrector") },
+    one("dyweight", "DyWeight", &["weights"], "learned weights on past slopes; one call per step"),
 ];
 
-const fn method(
+/// A method of one order.
+const fn one(
     name: &'static str,
-    highest_order: Option<usize>,
+    title: &'static str,
     options: &'static [&'static str],
     summary: &'static str,
 ) -> Method {
-    // const fn cannot compare strings; Euler's is the only alias.
-    let alias = if name.len() == 5 && name.as_bytes()[0] == b'e' { Some("ddim") } else { None };
-    Method { name, alias, highest_order, options, summary }
+    Method { name, title, alias: None, highest_order: None, default_order: None, options, summary }
+}
+
+/// A multistep method of a choice of orders.
+const fn many(
+    name: &'static str,
+    title: &'static str,
+    default: usize,
+    highest: usize,
+    summary: &'static str,
+) -> Method {
+    let (highest_order, default_order) = (Some(highest), Some(default));
+    Method { name, title, alias: None, highest_order, default_order, options: EXPONENTIAL, summary }
 }
 
 /// What a user says about a handcrafted solver.
@@ -54,7 +69,7 @@ const fn method(
 pub struct SolverSpec {
     /// Name of the method.
     pub solver: String,
-    /// Order; the method's highest.
+    /// Order; the method's default.
     pub order: Option<usize>,
     /// Data or noise prediction.
     pub predict: Option<Predict>,
@@ -79,6 +94,32 @@ impl SolverSpec {
         self.named_method().map(|(method, _)| method)
     }
 
+    /// What people call the method and its order: "iPNDM-2", "DPM-Solver++(2M)"; without an order where none is said.
+    pub fn title(&self) -> String {
+        let Ok((method, spelled)) = self.named_method() else { return self.solver.clone() };
+        match self.order.or(spelled) {
+            None => method.title.into(),
+            Some(order) if method.name == "dpmpp" => format!("{}({order}M)", method.title),
+            Some(order) if method.name.starts_with("deis") => format!("{}{order}", method.title),
+            Some(order) => format!("{}-{order}", method.title),
+        }
+    }
+
+    /// The same with the order it will have said: the default where none is.
+    pub fn with_order(&self) -> Self {
+        self.ordered(|method| method.default_order)
+    }
+
+    /// The same at its highest order, unless another is said: a teacher's.
+    pub fn at_highest_order(&self) -> Self {
+        self.ordered(|method| method.highest_order)
+    }
+
+    fn ordered(&self, order: impl Fn(&Method) -> Option<usize>) -> Self {
+        let said = self.named_method().ok().and_then(|(method, spelled)| spelled.or(order(method)));
+        Self { order: self.order.or(said), ..self.clone() }
+    }
+
     /// The method, and the order if the name says one.
     fn named_method(&self) -> Result<(&'static Method, Option<usize>)> {
         if let Some(found) = find(&self.solver)? {
@@ -87,21 +128,19 @@ impl SolverSpec {
         if let Some((solver, schedule)) = spelling::with_schedule(&self.solver)
             && let Some((method, order)) = find(&solver)?
         {
-            let name = method.name;
-            let (with, colon) = order.map_or_else(Default::default, |o| (format!(" `order = {o}`"), format!(":{o}")));
+            let order = order.map_or_else(String::new, |order| format!(":{order}"));
             return Err(Error::conflict(
                 format!("'{}' names a solver and a schedule", self.solver),
-                format!("use `solver = {name}`{with} `schedule = {schedule}`, or in a list {name}{colon}@{schedule}"),
+                format!("write {}{order}@{schedule}, or name the schedule by its own option", method.name),
             ));
         }
-        // As in lists of solvers, which read these parts themselves.
-        if let Some((solver, rest)) = self.solver.split_once([':', '@'])
+        // Where a solver is all that is asked for, as a teacher is.
+        if let Some((solver, _)) = self.solver.split_once([':', '@', '+'])
             && let Some((method, _)) = find(solver)?
         {
-            let flag = if self.solver[solver.len()..].starts_with(':') { "order" } else { "schedule" };
             return Err(Error::conflict(
-                format!("'{}' is how a list of solvers has it", self.solver),
-                format!("use `solver = {}` `{flag} = {rest}`", method.name),
+                format!("'{}' says more than a solver's name, which stands alone here", self.solver),
+                format!("write {}, and say the rest by its own options", method.name),
             ));
         }
         Err(Error::unknown_name("solver", self.solver.clone(), METHODS.iter().map(|m| m.name)))
@@ -119,7 +158,7 @@ impl SolverSpec {
             lower_order_final: self.lower_order_final.unwrap_or_default(),
         };
         self.refuse_foreign_options(method)?;
-        let order = self.order.or(spelled_order).or(method.highest_order).unwrap_or(1);
+        let order = self.order.or(spelled_order).or(method.default_order).unwrap_or(1);
         Ok(match method.name {
             "euler" => Box::new(Ipndm::euler()),
             "heun" => Box::new(Heun),
@@ -213,16 +252,28 @@ mod tests {
         let said = SolverSpec { order: Some(3), ..SolverSpec::named("dpmpp_2m") }.build(true).unwrap().label();
         assert_eq!(said, SolverSpec { order: Some(3), ..SolverSpec::named("dpmpp") }.build(true).unwrap().label());
         for (name, answer) in [
-            ("dpmpp_2m_karras", "`solver = dpmpp` `order = 2` `schedule = karras`, or in a list dpmpp:2@karras"),
-            ("euler_karras", "`solver = euler` `schedule = karras`"),
+            ("dpmpp_2m_karras", "write dpmpp:2@karras, or"),
+            ("euler_karras", "write euler@karras, or"),
+            ("ipndm:3", "write ipndm, and say the rest"),
             ("euler_ancestral", "the nearest without noise is 'euler'"),
             ("dpmpp_2m_sde", "the nearest without noise is 'dpmpp'"),
             ("lms", "the nearest is 'ipndm-v'"),
-            ("karras", "known: euler"),
+            ("karras", "give it as `schedule = karras`"),
+            ("AYS", "give it as `schedule = AYS`"),
+            ("res_2s", "the nearest is 'dpm2'"),
         ] {
             let hint = SolverSpec::named(name).build(true).err().and_then(|e| e.hint()).unwrap();
             assert!(hint.contains(answer), "{name}: {hint}");
         }
+    }
+
+    #[test]
+    fn an_order_that_is_not_said_is_the_one_people_mean() {
+        let label = |name: &str| SolverSpec::named(name).build(true).unwrap().label();
+        let names = ["ipndm", "dpmpp", "unipc", "deis-tab", "dpmpp_3m"];
+        assert_eq!(names.map(label), ["ipndm(4)", "dpmpp(2M)", "unipc(2)", "deis-tab(3)", "dpmpp(3M)"]);
+        let highest = |name: &str| SolverSpec::named(name).at_highest_order().order;
+        assert_eq!(["unipc", "dpmpp_2m", "euler"].map(highest), [Some(3), Some(2), None]);
     }
 
     #[test]

@@ -43,6 +43,10 @@ const RELATIVES: &[(&str, &str)] = &[
     ("dpmadaptive", "dpm2"),
     ("heunpp2", "heun"),
     ("resmultistep", "dpmpp"),
+    ("res2m", "dpmpp"),
+    ("res3m", "dpmpp"),
+    ("res2s", "dpm2"),
+    ("res3s", "dpm2"),
     ("gradientestimation", "euler"),
 ];
 
@@ -74,6 +78,25 @@ const SCHEDULE_RELATIVES: &[(&str, &str)] = &[
     ("linspace", "discrete"),
     ("leading", "discrete"),
     ("trailing", "discrete"),
+];
+
+/// Schedules that are none of the rules here, and what to say instead.
+const SCHEDULE_SENTENCES: &[(&[&str], &str)] = &[
+    (
+        &["ays", "alignyoursteps", "alignyoursteps32", "aystable"],
+        "it is a table of ten steps for each model: of Stable Diffusion 1.5 \
+         `sigmas = 14.615,6.475,3.861,2.697,1.886,1.396,0.963,0.652,0.399,0.152,0.029`",
+    ),
+    (
+        &["beta", "beta57"],
+        "its steps lie closer at both ends: the nearest is 'time-uniform'; a list of levels is taken by `sigmas`",
+    ),
+    (&["kloptimal", "kl"], "its arc tangents lie between 'karras' and 'logsnr'; a list of levels is taken by `sigmas`"),
+    (
+        &["cosine", "squaredcoscapv2", "cosinelogsnr"],
+        "it is of models trained on it, with levels of their own: give these by `sigmas`",
+    ),
+    (&["gits", "ots", "optimalsteps"], "it is found for a model: `method = gits` learns one"),
 ];
 
 /// A name without case, separators, and the word that says what it is anyway.
@@ -108,6 +131,12 @@ pub(super) fn foreign(name: &str) -> Result<Option<(&'static str, Option<usize>)
     if let Some((_, near)) = RELATIVES.iter().find(|(relative, _)| *relative == text) {
         return other(format!("there is no solver '{name}'"), format!("the nearest is '{near}'"));
     }
+    if is_schedule(&text) {
+        return other(
+            format!("'{name}' is the name of a schedule, not of a solver"),
+            format!("give it as `schedule = {name}`, beside a solver"),
+        );
+    }
     if let Some((_, near, _)) = SPELLINGS.iter().find(|(spelling, ..)| text.strip_suffix("cfgpp") == Some(spelling)) {
         return other(format!("there is no solver '{name}'"), format!("the nearest is '{near}'"));
     }
@@ -127,10 +156,18 @@ pub(super) fn schedule(name: &str) -> Result<Option<&'static str>> {
     if let Some((_, rule)) = SCHEDULES.iter().find(|(spelling, _)| *spelling == text) {
         return Ok(Some(rule));
     }
-    match SCHEDULE_RELATIVES.iter().find(|(relative, _)| *relative == text) {
-        Some((_, near)) => {
-            Err(Error::conflict(format!("there is no schedule '{name}'"), format!("the nearest is '{near}'")))
-        }
+    let refused = |hint: String| Err(Error::conflict(format!("there is no schedule '{name}'"), hint));
+    if let Some((_, near)) = SCHEDULE_RELATIVES.iter().find(|(relative, _)| *relative == text) {
+        return refused(format!("the nearest is '{near}'"));
+    }
+    match SCHEDULE_SENTENCES.iter().find(|(names, _)| names.contains(&&*text)) {
+        Some((_, sentence)) => refused((*sentence).into()),
         None => Ok(None),
     }
+}
+
+/// True of a name that is a schedule's, here or elsewhere.
+fn is_schedule(text: &str) -> bool {
+    let known = SCHEDULES.iter().chain(SCHEDULE_RELATIVES).map(|(name, _)| name);
+    known.chain(SCHEDULE_SENTENCES.iter().flat_map(|(names, _)| *names)).any(|name| *name == text)
 }

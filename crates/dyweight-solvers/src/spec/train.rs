@@ -27,7 +27,7 @@ pub struct TrainSpec {
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver"))]
     pub method: Option<String>,
     /// few (few pairs, no gradients, the best of many starts) or paper (many pairs, Adam, one start).
-    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"])))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"]), help_heading = "Optimisation"))]
     pub recipe: Option<TrainRecipe>,
     /// Choose what of grid, order and analytical first step is not given, by a little training of each start [true with
     /// few].
@@ -73,32 +73,33 @@ pub struct TrainSpec {
     pub substeps: Option<usize>,
     /// l2, l1, huber, features (of the embedded network), inception, clip, or frechet (of all samples, to real images)
     /// [l2].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Optimisation"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Loss"))]
     pub loss: Option<String>,
-    /// Feature network of the losses features and frechet: fashion or fashion-judge; the other one judges a second
-    /// stage [fashion].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Optimisation"))]
+    /// Features of the losses features and frechet: fashion, fashion-judge or pixels, or several with commas between;
+    /// what is not named judges a second stage [fashion; fashion,pixels of frechet].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Loss"))]
     pub features: Option<String>,
     /// Weights of Inception-v3 for the loss inception.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = "Optimisation"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = "Loss"))]
     pub inception: Option<PathBuf>,
     /// How Inception sees an image: edm or pytorch-fid [edm].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "RULE", help_heading = "Optimisation"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "RULE", help_heading = "Loss"))]
     pub resize: Option<String>,
     /// CLIP model for the loss clip.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE|DIR", help_heading = "Optimisation"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE|DIR", help_heading = "Loss"))]
     pub clip_model: Option<PathBuf>,
     /// The loss frechet's own.
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
     pub joint: JointOptions,
     /// Where the Huber loss turns linear [0.1].
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Loss"))]
     pub huber_delta: Option<f64>,
-    /// Iterations [625; 1500 for a closed form; half as many of newton; at most 10 of gauss-newton, 8 for a closed form].
+    /// Iterations [625; 1500 for a closed form; half as many of newton; 16 of frechet; at most 10 of gauss-newton, 8 for a
+    /// closed form].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub iters: Option<usize>,
-    /// Pairs per iteration and accumulation round [16; 64 for a closed form].
+    /// Pairs per iteration and accumulation round [16; 64 for a closed form and of frechet].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub batch: Option<usize>,
     /// Accumulation rounds per iteration [1].
@@ -117,7 +118,8 @@ pub struct TrainSpec {
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub warm_up: Option<f64>,
     /// How the rate goes: warm-up (then a cosine), cosine (to 0.01) or constant [the method's].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "warm-up|cosine|constant", value_parser = one_of::<RateRule>(&["warm-up", "cosine", "constant"]), help_heading = "Optimisation"))]
+    #[serde(rename = "lr-rule", alias = "rate")]
+    #[cfg_attr(feature = "clap", arg(long = "lr-rule", alias = "rate", value_name = "warm-up|cosine|constant", value_parser = one_of::<RateRule>(&["warm-up", "cosine", "constant"]), help_heading = "Optimisation"))]
     pub rate: Option<RateRule>,
     /// adam, adamw, rmsprop, sgd, lion, newton (second order: learns more in the same time), or gauss-newton (few
     /// pairs, no gradients) [adam].
@@ -127,7 +129,8 @@ pub struct TrainSpec {
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub weight_decay: Option<f64>,
     /// Largest gradient norm [1].
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
+    #[serde(rename = "clip-gradient", alias = "clip")]
+    #[cfg_attr(feature = "clap", arg(long = "clip-gradient", alias = "clip", help_heading = "Optimisation"))]
     pub clip: Option<f64>,
     /// Seed of the training pairs [0].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
@@ -147,10 +150,10 @@ pub struct TrainSpec {
     /// The reference algorithm and nothing else: no validation, roll-back or early stop.
     #[cfg_attr(feature = "clap", arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Validation"))]
     pub plain: Option<bool>,
-    /// Class by number or, for fashion, by name (sneaker), or 'none' [drawn for each sample, where the model has classes].
+    /// Class by number or name (sneaker), or 'none' [drawn for each sample].
     #[cfg_attr(feature = "clap", arg(long, value_name = "N|NAME|none", help_heading = "Conditions"))]
     pub class: Option<ClassName>,
-    /// File of prompts, one per line; sample i shows line i, beginning again after the last; a training pair draws one.
+    /// File of prompts, one per line; sample i shows line i, training pairs draw one.
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "FILE", conflicts_with = "class", help_heading = "Conditions")
@@ -166,7 +169,7 @@ pub struct TrainSpec {
     )]
     pub guidance: Option<f64>,
     /// Unit noise from the tensor 'noise' [iters,batch,c,h,w] of a safetensors file.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = "Optimisation"))]
     pub noise: Option<PathBuf>,
     /// DyWeight's own.
     #[serde(flatten)]
@@ -258,10 +261,21 @@ impl TrainSpec {
         self.choose_start.unwrap_or(self.is_few()) && chosen_for && (left || !schedule.names_a_rule())
     }
 
-    /// The options with the rule of descent that a recipe of few pairs has.
+    /// The options with the rule of descent that a recipe of few pairs has, or a second stage.
     pub fn with_recipe(&self, method: &dyn Method) -> Self {
-        let chosen = self.is_few() && method.learns_by_gradients();
-        Self { optimiser: self.optimiser.or(chosen.then_some(Optimiser::GaussNewton)), ..self.clone() }
+        let is_few = self.is_few() && method.learns_by_gradients();
+        let second_stage = self.loss.as_deref() == Some("frechet") && self.method_name() == "dyweight";
+        if second_stage && self.recipe.is_none() && self.optimiser.is_none_or(|rule| rule == Optimiser::Newton) {
+            let [iters, batch, every] = SECOND_STAGE;
+            return Self {
+                optimiser: Some(Optimiser::Newton),
+                iters: self.iters.or(Some(iters)),
+                batch: self.batch.or(Some(batch)),
+                validate_every: self.validate_every.or(Some(every)),
+                ..self.clone()
+            };
+        }
+        Self { optimiser: self.optimiser.or(is_few.then_some(Optimiser::GaussNewton)), ..self.clone() }
     }
 
     /// The options with those of the method's recipe. Of a recipe for gradients only what is compared is left.
@@ -283,10 +297,10 @@ impl TrainSpec {
             ("batch", self.batch.is_some(), "every iteration takes all pairs: give `pairs`, or `micro-batch`"),
             ("accumulate", self.accumulate.is_some(), "every iteration takes all pairs: give `pairs`"),
             ("lr", self.lr.is_some(), "its steps are damped, and the damping is found by validation"),
-            ("rate", self.rate.is_some(), "its steps are damped, and the damping is found by validation"),
+            ("lr-rule", self.rate.is_some(), "its steps are damped, and the damping is found by validation"),
             ("warm-up", self.warm_up.is_some(), "its steps are damped, and the damping is found by validation"),
             ("weight-decay", self.weight_decay.is_some(), "its steps are damped instead"),
-            ("clip", self.clip.is_some(), "its steps are damped instead"),
+            ("clip-gradient", self.clip.is_some(), "its steps are damped instead"),
             ("validate-every", self.validate_every.is_some(), "every iteration is validated"),
             ("relax", self.relax.relax == Some(true), "moving noise needs gradients"),
         ];
@@ -313,6 +327,22 @@ impl TrainSpec {
     }
 }
 
+/// Options that had other names: the old name, which is still understood, and the one that tells them from others.
+pub const RENAMED: &[(&str, &str)] = &[
+    ("rate", "lr-rule"),
+    ("clip", "clip-gradient"),
+    ("mode", "time-mode"),
+    ("window", "ld3-window"),
+    ("lr2", "times-lr"),
+    ("points", "epd-points"),
+    ("last-direction-one", "epd-last-direction-one"),
+    ("updates", "epd-updates"),
+    ("cost", "gits-cost"),
+    ("factor", "gits-factor"),
+    ("samples", "gits-samples"),
+    ("end-weight", "dss-end-weight"),
+];
+
 /// How much of what, where nothing is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -334,6 +364,9 @@ pub enum TeacherGrid {
     Model,
 }
 
+/// Iterations of a second stage, samples of which each takes derivatives, and iterations between validations.
+const SECOND_STAGE: [usize; 3] = [16, 64, 4];
+
 /// Options of the loss `frechet`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -341,18 +374,18 @@ pub enum TeacherGrid {
 #[allow(rustdoc::broken_intra_doc_links, reason = "help texts have defaults in brackets")]
 pub struct JointOptions {
     /// Statistics of real images for the loss frechet: fashion or an .npz file [fashion].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME|FILE", help_heading = "Optimisation"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME|FILE", help_heading = "Loss"))]
     pub reference: Option<String>,
     /// Samples that make the moments of the loss frechet, others in every iteration; --batch of them take derivatives
-    /// [1000].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Optimisation"))]
+    /// [800].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Loss"))]
     pub moments: Option<usize>,
 }
 
 impl JointOptions {
     /// Samples that make the moments.
     pub fn samples(&self) -> Result<usize> {
-        match self.moments.unwrap_or(1000) {
+        match self.moments.unwrap_or(800) {
             n if (2..=1_000_000).contains(&n) => Ok(n),
             n => Err(Error::bad_value("moments", n, "must lie between 2 and 1000000")),
         }

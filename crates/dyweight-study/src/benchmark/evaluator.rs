@@ -7,7 +7,7 @@
 use super::experiment::{Entry, Judging, Subject};
 use super::part::{Divergence, Part};
 use super::pictures::Pictures;
-use super::record::Score;
+use super::record::{ByFeatures, Score};
 use dyweight_core::denoiser::{Call, Prediction, Watched};
 use dyweight_core::error::Result;
 use dyweight_core::features::FeatureMap;
@@ -15,7 +15,7 @@ use dyweight_core::tensor::Tensor;
 use dyweight_metrics::FeatureReference;
 use dyweight_metrics::frechet::Paired;
 use dyweight_metrics::teacher::{psnr, rmse, squared_errors};
-use dyweight_metrics::{Estimate, Features, quantise};
+use dyweight_metrics::{Features, quantise};
 use dyweight_sample::{Sampler, Show, in_parts, unit};
 use dyweight_train::Targets;
 use std::ops::Range;
@@ -30,8 +30,8 @@ pub(super) struct Evaluator<'j> {
     pub judging: &'j Judging,
     pub subject: &'j Subject,
     pub targets: &'j Targets,
-    /// The teacher's samples by their features, where there are any; none but at rank 0.
-    pub imitated: Option<&'j Paired>,
+    /// The teacher's samples by the features of each network; none but at rank 0.
+    pub imitated: &'j [Paired],
     /// Told how many samples are done; true asks to stop.
     pub tick: &'j (dyn Fn(usize) -> Result<()> + Sync),
 }
@@ -59,6 +59,7 @@ impl Evaluator<'_> {
             psnr: None,
             frechet: None,
             imitation: None,
+            judged: None,
             prompted: Default::default(),
             distances: Vec::new(),
             slopes: Vec::new(),
@@ -78,32 +79,31 @@ impl Evaluator<'_> {
         // Nor has what is decoded first a peak to compare with.
         let decoded = self.subject.model.model.decoder().is_some();
         score.psnr = Some(psnr(&whole.errors)).filter(|p| p.value.is_finite() && !decoded);
-        if let Some(features) = self.gathered(whole.features)? {
-            score.frechet = self.frechet(&features)?;
-            score.imitation = self.imitated.map(|teacher| teacher.estimate(&features)).transpose()?;
-        }
+        let mut by_network = self.distances(&self.gathered(whole.features)?)?.into_iter();
+        ByFeatures { frechet: score.frechet, imitation: score.imitation } = by_network.next().unwrap_or_default();
+        score.judged = by_network.next();
         score.prompted = self.judging.means(&whole.scores);
         score.slopes = whole.slopes.iter().map(|samples| deviation(samples)).collect();
         let seconds_per_sample = Some(whole.seconds / whole.errors.len() as f64);
         Ok(Some(Found { score, pictures: whole.pictures, seconds_per_sample }))
     }
 
-    /// The teacher's endpoints by their features; nothing without a reference, and at every rank but 0.
-    pub fn teacher_features(&self) -> Result<Option<Features>> {
-        if self.reference().is_none() {
-            return Ok(None);
+    /// The teacher's endpoints by the features of each network; nothing without a reference, and at every rank but 0.
+    pub fn teacher_features(&self) -> Result<Vec<Features>> {
+        if self.networks().is_empty() {
+            return Ok(Vec::new());
         }
         let rows = self
             .of_teacher(|samples, _| self.features(samples).map(|features| Part { features, ..Part::default() }))?
             .features;
-        if self.targets.comm().is_root() { self.gathered(rows) } else { Ok(None) }
+        if self.targets.comm().is_root() { self.gathered(rows) } else { Ok(Vec::new()) }
     }
 
     /// How the teacher's own endpoints do by the reference, with their prompts and against the exact solution; nothing
     /// without any, and at every rank but 0.
-    pub fn teacher(&self, key: &str, features: Option<&Features>) -> Result<Option<Score>> {
+    pub fn teacher(&self, key: &str, features: &[Features]) -> Result<Option<Score>> {
         let exact = self.teacher_to_exact()?;
-        if self.reference().is_none() && self.judging.scorers.is_empty() && exact.is_none() {
+        if self.networks().is_empty() && self.judging.scorers.is_empty() && exact.is_none() {
             return Ok(None);
         }
         let scores = |samples: &Tensor, range: Range<usize>| self.judging.scores(self.subject, samples, range);
@@ -116,6 +116,7 @@ impl Evaluator<'_> {
             return Ok(None);
         }
         let teacher = self.judging.teacher(self.subject)?;
+        let mut by_network = self.distances(features)?.into_iter();
         Ok(Some(Score {
             key: key.into(),
             row: "teacher".into(),
@@ -126,8 +127,9 @@ impl Evaluator<'_> {
             failed: None,
             rmse: exact,
             psnr: None,
-            frechet: features.map(|features| self.frechet(features)).transpose()?.flatten(),
+            frechet: by_network.next().and_then(|found| found.frechet),
             imitation: None,
+            judged: by_network.next(),
             prompted: self.judging.means(&whole.scores),
             distances: Vec::new(),
             slopes: Vec::new(),
@@ -145,29 +147,40 @@ impl Evaluator<'_> {
         self.targets.comm().gather(share).map(Part::joined)
     }
 
-    /// Features of all samples; none without a reference.
-    fn gathered(&self, rows: Vec<f32>) -> Result<Option<Features>> {
-        self.reference().map(|(map, _)| Features::from_rows(map.dims(), rows)).transpose()
+    /// Features of all samples, network by network.
+    fn gathered(&self, rows: Vec<Vec<f32>>) -> Result<Vec<Features>> {
+        self.networks().iter().zip(rows).map(|((map, _), rows)| Features::from_rows(map.dims(), rows)).collect()
     }
 
-    /// The Fréchet distance of features to the reference, where there is one.
-    fn frechet(&self, features: &Features) -> Result<Option<Estimate>> {
-        self.reference().map(|(_, reference)| reference.estimate(features)).transpose()
+    /// How far samples are from the reference and, where they are known, from the teacher's, network by network.
+    fn distances(&self, features: &[Features]) -> Result<Vec<ByFeatures>> {
+        let found = self.networks().into_iter().zip(features).enumerate().map(|(k, ((_, reference), features))| {
+            let imitation = self.imitated.get(k).map(|teacher| teacher.estimate(features)).transpose()?;
+            Ok(ByFeatures { frechet: Some(reference.estimate(features)?), imitation })
+        });
+        found.collect()
     }
 
-    /// Features of samples, or of the images they are decoded to; none without a reference.
-    fn features(&self, samples: &Tensor) -> Result<Vec<f32>> {
-        let Some((map, _)) = self.reference() else { return Ok(Vec::new()) };
+    /// Features of samples, or of the images they are decoded to, network by network.
+    fn features(&self, samples: &Tensor) -> Result<Vec<Vec<f32>>> {
+        let networks = self.networks();
+        if networks.is_empty() {
+            return Ok(Vec::new());
+        }
         let images = self.subject.model.model.decoder().map(|decoder| decoder.decode(samples)).transpose()?;
-        Ok(map.features(&quantise(images.as_ref().unwrap_or(samples)))?.data().iter().map(|v| *v as f32).collect())
+        let images = quantise(images.as_ref().unwrap_or(samples));
+        let rows = |(map, _): &FeatureReference| Ok(map.features(&images)?.data().iter().map(|v| *v as f32).collect());
+        networks.into_iter().map(rows).collect()
     }
 
-    /// Features and statistics, where they are of what the subject makes: all classes of images of that shape.
-    fn reference(&self) -> Option<&FeatureReference> {
+    /// Features and statistics, the judge's last, where they are of what the subject makes: all classes of images of
+    /// that shape.
+    fn networks(&self) -> Vec<&FeatureReference> {
         let subject = self.subject;
         let one_class = matches!(subject.show, Show::Class(_));
         let fits = |map: &dyn FeatureMap| map.shape() == subject.model.model.image_shape() && !one_class;
-        self.judging.reference.as_ref().filter(|(map, _)| fits(&**map))
+        let both = [&self.judging.reference, &self.judging.judge].into_iter().flatten();
+        both.filter(|(map, _)| fits(&**map)).collect()
     }
 
     /// This process's samples.

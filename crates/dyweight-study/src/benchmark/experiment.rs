@@ -2,10 +2,10 @@
 
 use super::candidate::Candidate;
 use super::search::Chosen;
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::{Error, Result, counted};
 use dyweight_core::noise::Rng;
 use dyweight_files::Fingerprint;
-use dyweight_metrics::FeatureReference;
+use dyweight_metrics::{FeatureReference, second_network};
 use dyweight_models::{LoadedModel, Scorer};
 use dyweight_sample::{GridRule, Inputs, Noise, OnModel, Sampler, Show};
 use dyweight_solvers::learned::Built;
@@ -45,6 +45,8 @@ pub struct Entry {
     pub subject: usize,
     /// `nfe` counts calls that could be made side by side once.
     pub once: bool,
+    /// Rates of which the best is looked for before anything is judged; none where the training has one.
+    pub rates: Vec<f64>,
     /// The setting a search has found, where there was one.
     pub chosen: Option<Chosen>,
 }
@@ -64,6 +66,8 @@ pub struct Judging {
     pub schedule: ScheduleSpec,
     /// Features and reference statistics of a Fréchet distance, where there are any.
     pub reference: Option<FeatureReference>,
+    /// The same of the other embedded network, where something that takes part was trained on features.
+    pub judge: Option<FeatureReference>,
     /// Scores of images and their prompts.
     pub scorers: Vec<Arc<Scorer>>,
     /// Samples per network call; changes nothing but memory and speed.
@@ -74,6 +78,11 @@ pub struct Judging {
 
 /// Calls of a teacher that nothing is said about; a method that cannot make as many makes the next number it can.
 const USUAL_TEACHER: usize = 35;
+
+/// Bytes that are found of a sample: errors and distances, as found and as joined,
+const FOUND: usize = 180;
+/// and slopes at each call.
+const SLOPES: usize = 32;
 
 /// A list of entries on some subjects.
 pub struct Experiment {
@@ -100,12 +109,13 @@ impl Entry {
     pub fn new(row: impl Into<String>, nfe: usize, who: Candidate) -> Self {
         Self {
             row: row.into(),
-            column: format!("{nfe} calls"),
+            column: counted(nfe, "call"),
             x: nfe as f64,
             nfe,
             who,
             subject: 0,
             once: false,
+            rates: Vec::new(),
             chosen: None,
         }
     }
@@ -163,7 +173,7 @@ impl Judging {
     /// The teacher on a subject.
     pub fn teacher(&self, subject: &Subject) -> Result<Teacher> {
         let on = subject.on()?;
-        let solver = self.teacher.build(on.model.is_bounded())?;
+        let solver = self.teacher.at_highest_order().build(on.model.is_bounded())?;
         let rule = GridRule::new(&self.schedule, on.model, on.calls)?;
         // A grid that ends at 0 has nothing left to denoise.
         let denoise_to_zero = rule.schedule.grid(2, rule.range).map_or(rule.range.0, |grid| grid.last()) > 0.0;
@@ -173,7 +183,7 @@ impl Judging {
             None => setting.grid_of_at_least(USUAL_TEACHER),
         };
         let grid = grid.map_err(|error| match error {
-            Error::NoSuchBudget { solver, nfe, near } => {
+            Error::NoSuchBudget { solver, nfe, near, .. } => {
                 let near = near.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
                 Error::bad_value("teacher-nfe", nfe, format!("{solver} can make {near} calls"))
             }
@@ -185,15 +195,23 @@ impl Judging {
         Ok(Teacher { sampler, identity })
     }
 
+    /// By the second embedded network, too, where the first judges.
+    pub fn by_both_networks(self) -> Result<Self> {
+        let judge = self.reference.as_ref().map(second_network).transpose()?.flatten();
+        Ok(Self { judge, ..self })
+    }
+
     /// What tells one way of judging from another.
     fn identity(&self) -> Value {
-        let reference = self.reference.as_ref().map(|(map, statistics)| {
-            json!({ "features": map.name(), "network": map.sha256(), "statistics": statistics.statistics().fingerprint() })
-        });
+        let of = |(map, statistics): &FeatureReference| json!({ "features": map.name(), "network": map.sha256(), "statistics": statistics.statistics().fingerprint() });
+        let reference = self.reference.as_ref().map(of);
         let mut identity = json!({
             "seeds": self.seeds.to_string(), "rng": self.rng, "teacher": tidy(&self.teacher),
             "teacher-nfe": self.teacher_nfe.unwrap_or(USUAL_TEACHER), "schedule": tidy(&self.schedule), "reference": reference,
         });
+        if let Some(judge) = &self.judge {
+            identity["judge"] = of(judge);
+        }
         for scorer in &self.scorers {
             let how = scorer.preprocess().resampling.name();
             identity[scorer.kind().name()] = json!({ "network": scorer.sha256(), "preprocess": how });
@@ -203,9 +221,23 @@ impl Judging {
 }
 
 impl Experiment {
+    /// Bytes held beside the calls, at most: the teacher's samples, and what is found of those of an entry. Calibrated by
+    /// `benches/memory.py`.
+    pub fn held(&self) -> u64 {
+        let (samples, calls) = (self.judging.seeds.len(), self.entries.iter().map(|e| e.nfe).max().unwrap_or(0));
+        let of = |subject: &Subject| {
+            let numbers: usize = subject.model.model.shape().iter().product();
+            let features = self.judging.reference.as_ref().map_or(0, |(map, _)| map.dims());
+            samples * (8 * numbers + FOUND + SLOPES * calls + 24 * features)
+        };
+        self.subjects.iter().map(of).max().unwrap_or(0) as u64
+    }
+
     /// Entries on some subjects. Open ones choose their settings on seeds that are not judged on.
     pub fn new(name: &str, subjects: Vec<Subject>, entries: Vec<Entry>, judging: Judging) -> Result<Self> {
         let search = judging.search_seeds()?;
+        let by_features = entries.iter().any(|entry| entry.who.learned_features());
+        let judging = if by_features { judging.by_both_networks()? } else { judging };
         Ok(Self { name: name.into(), subjects, entries, judging, search })
     }
 

@@ -97,7 +97,7 @@ impl View<'_> {
             chart.y = chart.y.range(low, cap);
         }
         chart.legend = false;
-        for (row, look) in self.rows().iter().zip(self.looks()) {
+        for (row, look) in self.rows().iter().zip(self.row_styles()) {
             let mut points = Vec::new();
             for column in self.columns() {
                 if let (Some(entry), Some(found)) = (self.entry(row, column), self.get(measure, row, column)) {
@@ -126,7 +126,7 @@ impl View<'_> {
             chart.y = chart.y.range(0.0, cap);
         }
         (chart.legend, chart.values) = (false, false);
-        for (row, look) in self.rows().iter().zip(self.looks()) {
+        for (row, look) in self.rows().iter().zip(self.row_styles()) {
             let found: Vec<_> = columns.iter().map(|column| self.get(measure, row, column)).collect();
             let values = found.iter().map(|e| e.as_ref().map_or(f64::NAN, |e| e.value)).collect();
             let errors = found.iter().map(|e| e.as_ref().map_or(f64::NAN, |e| e.total_error())).collect();
@@ -153,7 +153,7 @@ impl View<'_> {
     /// The range of a chart whose largest values would flatten the rest: they are left above it.
     fn shown_range(&self, measure: Measure) -> Option<(f64, f64)> {
         // Scores of prompts differ little, distances of imitations by decades that are all of interest.
-        if matches!(measure, Measure::Prompted(_) | Measure::Imitation) {
+        if matches!(measure, Measure::Prompted(_) | Measure::Imitation | Measure::JudgedImitation) {
             return None;
         }
         let mut values: Vec<f64> = self.values(measure).into_iter().map(|(.., value)| value).collect();
@@ -177,21 +177,21 @@ impl View<'_> {
         for measure in self.all_measures() {
             let (heading, text) = match measure {
                 Measure::Prompted(kind) => (kind.title(), self.about(kind)),
-                Measure::Imitation => (
-                    "Fréchet distance to the teacher's samples",
+                Measure::Imitation | Measure::JudgedImitation => (
+                    measure.name(),
                     format!(
                         "How far the {count} samples of each cell are, as a set, from those of the teacher on the same noise, in the \
                      features of `{}`: what the solver does to the distribution, without what the network does to it.",
-                        self.feature_network(),
+                        self.feature_network(measure),
                     ),
                 ),
-                Measure::Frechet => (
-                    "Fréchet distance to the reference",
+                Measure::Frechet | Measure::JudgedFrechet => (
+                    measure.name(),
                     format!(
                         "How far the {count} samples of each cell are, as a set, from the reference, in the features of `{}`. \
                      Numbers made with another count, other features or another reference are not comparable: with fewer \
                      samples the distance comes out larger.",
-                        self.feature_network(),
+                        self.feature_network(measure),
                     ),
                 ),
                 _ => (
@@ -226,7 +226,7 @@ impl View<'_> {
             if let Some((_, than)) = style.pair.as_ref().filter(|(_, than)| self.rows().contains(&than.as_str())) {
                 section.table(self.excess(measure, than));
             }
-            if matches!(measure, Measure::Rmse | Measure::Frechet | Measure::Prompted(_)) {
+            if matches!(measure, Measure::Rmse | Measure::Frechet | Measure::JudgedFrechet | Measure::Prompted(_)) {
                 self.teachers(section, measure);
             }
             if measure == Measure::Rmse && self.in_latents().is_empty() {
@@ -239,8 +239,13 @@ impl View<'_> {
         Ok(())
     }
 
-    fn feature_network(&self) -> &str {
-        self.experiment.judging.reference.as_ref().map_or("", |(map, _)| map.name())
+    fn feature_network(&self, measure: Measure) -> &str {
+        let judging = &self.experiment.judging;
+        let network = match measure {
+            Measure::JudgedImitation | Measure::JudgedFrechet => &judging.judge,
+            _ => &judging.reference,
+        };
+        network.as_ref().map_or("", |(map, _)| map.name())
     }
 
     /// Says so where samples are compared before they are decoded.

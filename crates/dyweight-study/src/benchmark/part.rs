@@ -49,7 +49,8 @@ pub(super) struct Part {
     /// Spent in network and solver.
     pub(super) seconds: f64,
     pub(super) errors: Vec<f64>,
-    pub(super) features: Vec<f32>,
+    /// Rows of features, one behind the other, of each network that judges.
+    pub(super) features: Vec<Vec<f32>>,
     /// For each scorer, of each sample.
     pub(super) scores: Vec<Vec<f64>>,
     /// Mean and mean square of the slope, for each evaluation and sample.
@@ -61,8 +62,8 @@ impl Part {
     /// Adds what later samples gave.
     pub(super) fn append(&mut self, part: Self) {
         self.errors.extend(part.errors);
-        self.features.extend(part.features);
         self.pictures.append(part.pictures);
+        extend_each(&mut self.features, part.features);
         extend_each(&mut self.scores, part.scores);
         extend_each(&mut self.slopes, part.slopes);
     }

@@ -32,6 +32,9 @@ pub struct Score {
     /// Fréchet distance to the teacher's samples on the same noise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imitation: Option<Estimate>,
+    /// The last two by a second network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged: Option<ByFeatures>,
     /// Scores of images and their prompts, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prompted: BTreeMap<String, Estimate>,
@@ -40,6 +43,16 @@ pub struct Score {
     pub distances: Vec<f32>,
     /// Standard deviation of the slope at each evaluation; 1 where state and time agree.
     pub slopes: Vec<f64>,
+}
+
+/// Fréchet distances in the features of one network.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ByFeatures {
+    /// To the reference.
+    pub frechet: Option<Estimate>,
+    /// To the teacher's samples on the same noise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imitation: Option<Estimate>,
 }
 
 /// What training found.

@@ -18,7 +18,7 @@ use super::record::{Line, TrainingRecord};
 use super::results::{Results, run_seconds, sort};
 use super::samplers::{learned, sampler_of};
 use super::training_job::TrainingJob;
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::{Error, Result, counted};
 use dyweight_files::journal::Journal;
 use dyweight_files::{Lock, atomic};
 use dyweight_metrics::frechet::Paired;
@@ -135,7 +135,7 @@ struct Working<'w> {
     journal: Option<Journal>,
     results: Results,
     /// The teacher's samples on each subject by their features, where these are looked at; none but at rank 0.
-    imitated: BTreeMap<usize, Option<Arc<Paired>>>,
+    imitated: BTreeMap<usize, Arc<Vec<Paired>>>,
     watch: &'w mut dyn Watch,
     done: usize,
     forecast: Forecast,
@@ -212,7 +212,11 @@ impl Working<'_> {
         let job = TrainingJob::of(key, entry, subject, self.directory, self.comm, self.watch.stop())?;
         let Some(job) = job else { return Ok(()) };
         let cost = self.forecast.training_records.get(key).map_or(0.0, Work::in_calls);
-        self.begin(&format!("training {}, {} calls", entry.row, entry.nfe), job.trainer().iterations(), cost);
+        self.begin(
+            &format!("training {}, {}", entry.row, counted(entry.nfe, "call")),
+            job.trainer().iterations(),
+            cost,
+        );
         let watch = &mut self.watch;
         let (begun, is_new) = (Instant::now(), !job.files().state.exists());
         let mut is_root = true;
@@ -280,25 +284,25 @@ impl Working<'_> {
         .cached_in(self.directory.join("teacher"), &format!("{} {}", subject.model.sha256, subject.model.settings))?;
         self.teach(&targets, samples, entry.subject)?;
         self.show_teacher(&targets, entry.subject)?;
-        let still = Evaluator { judging, subject, targets: &targets, imitated: None, tick: &|_| Ok(()) };
+        let still = Evaluator { judging, subject, targets: &targets, imitated: &[], tick: &|_| Ok(()) };
         let (share, teacher) = (still.share().len(), experiment.teacher_key(entry.subject));
         if !self.imitated.contains_key(&entry.subject) {
             let features = still.teacher_features()?;
             if !self.results.scores.contains_key(&teacher) {
-                let found = still.teacher(&teacher, features.as_ref())?;
+                let found = still.teacher(&teacher, &features)?;
                 self.record(found.map(|score| Line::Score(Box::new(score))))?;
             }
-            let imitated = features.map(Paired::new).transpose()?.map(Arc::new);
-            self.imitated.insert(entry.subject, imitated);
+            let imitated = features.into_iter().map(Paired::new).collect::<Result<Vec<_>>>()?;
+            self.imitated.insert(entry.subject, Arc::new(imitated));
         }
-        let imitated = self.imitated.get(&entry.subject).cloned().flatten();
-        self.begin(&format!("{}, {} calls", entry.row, entry.nfe), share, (samples * entry.nfe) as f64);
+        let imitated = self.imitated.get(&entry.subject).cloned().unwrap_or_default();
+        self.begin(&format!("{}, {}", entry.row, counted(entry.nfe, "call")), share, (samples * entry.nfe) as f64);
         let watch = Mutex::new(&mut self.watch);
         let tick = |steps: usize| {
             let mut watch = watch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             watch.advance(steps)
         };
-        let judge = Evaluator { judging, subject, targets: &targets, imitated: imitated.as_deref(), tick: &tick };
+        let judge = Evaluator { judging, subject, targets: &targets, imitated: &imitated, tick: &tick };
         let found = judge.score(key, entry, ready)?;
         if let Some(found) = found.as_ref().filter(|_| judging.pictures) {
             found.pictures.write(self.directory, key, &subject.model)?;

@@ -2,8 +2,8 @@
 
 use super::candidate::Candidate;
 use super::experiment::{Entry, Experiment, Subject};
-use dyweight_core::error::{Error, Result};
-use dyweight_sample::{Learned, OnModel, SampleSpec, Sampler, Who, misfits};
+use dyweight_core::error::{Error, Result, counted};
+use dyweight_sample::{Learned, OnModel, SampleSpec, Sampler, Who, misfits, not_made};
 use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::Budget;
 
@@ -31,7 +31,7 @@ pub(super) fn learned(file: &SolverFile, entry: &Entry, subject: &Subject) -> Re
     let sampler = SampleSpec::default().sampler(Who::Learned(&learned), &subject.on()?)?;
     let counted = if entry.once { sampler.sequential_calls } else { sampler.nfe };
     if counted != entry.nfe {
-        return Err(Error::NoSuchBudget { solver: sampler.solver.label(), nfe: entry.nfe, near: vec![counted] });
+        return Err(not_made(&entry.row, Some(file), (counted, subject.calls()?), entry.nfe));
     }
     Ok(sampler)
 }
@@ -44,7 +44,7 @@ impl Experiment {
             let (Candidate::Given { file }, subject) = (&entry.who, &self.subjects[entry.subject]) else { continue };
             let (on, sampler) = (subject.on()?, learned(file, entry, subject)?);
             let own = misfits(file, (on.model, &on.identity), subject.guidance, (sampler.afs, &sampler.grid));
-            found.extend(own.into_iter().map(|what| format!("{}, {} calls: {what}", entry.row, entry.nfe)));
+            found.extend(own.into_iter().map(|what| format!("{}, {}: {what}", entry.row, counted(entry.nfe, "call"))));
         }
         Ok(found)
     }

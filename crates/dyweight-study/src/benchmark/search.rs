@@ -58,8 +58,9 @@ impl Experiment {
         self.entries.iter().any(|entry| matches!(entry.who, Candidate::Open { .. }))
     }
 
-    /// The same with every open row at its best setting. Every process must call it.
+    /// The same with every open row at its best setting, and every open rate at the best. Every process must call it.
     pub fn searched(mut self, run: &mut Runner<'_>) -> Result<Self> {
+        self.entries = self.at_best_rates(run)?;
         let (rows, mut open) = self.open()?;
         halve(
             &mut open,
@@ -110,7 +111,7 @@ impl Experiment {
                 Ok(places.into_iter().map(|places| vec![0.0; places.len()]).collect())
             },
         )?;
-        Ok(Work { calls, gradients: 0 })
+        Ok(Work { calls, gradients: 0 } + self.rates_work()?)
     }
 
     /// The open rows, and the settings that each may take.
@@ -143,7 +144,14 @@ impl Experiment {
         let all = self.search.iter().collect::<Vec<u64>>();
         let many = all.len().div_ceil(KEPT.pow(ROUNDS - 1 - round as u32)).clamp(all.len().min(2), all.len());
         let seeds = Seeds::parse(&format!("{}-{}", all[0], all[many - 1]))?;
-        let judging = Judging { seeds, reference: None, scorers: Vec::new(), pictures: false, ..self.judging.clone() };
+        let judging = Judging {
+            seeds,
+            reference: None,
+            judge: None,
+            scorers: Vec::new(),
+            pictures: false,
+            ..self.judging.clone()
+        };
         let (name, subjects) = ("search".to_string(), self.subjects.clone());
         Ok((Experiment { name, subjects, entries, judging, search: self.search.clone() }, places))
     }

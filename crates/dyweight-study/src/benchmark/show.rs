@@ -177,7 +177,7 @@ impl View<'_> {
             ipndm = ipndm.or(training_record.file.training.get("ipndm_loss").and_then(|loss| loss.as_f64()));
             // Trainings of one row are one line of the legend.
             let name = if named.contains(&entry.row.as_str()) { "" } else { entry.row.as_str() };
-            let look = self.look(&entry.row);
+            let look = self.row_style(&entry.row);
             chart = chart.with(Series::new(name, look.colour, points).marker(Marker::category(look.mark)));
             named.push(&entry.row);
             seen.push(key);

@@ -29,7 +29,7 @@ pub(super) struct RowStyle {
 }
 
 /// The looks of rows by name; `is_learned` of each.
-fn looks(rows: &[(&str, bool)]) -> Vec<RowStyle> {
+fn row_styles(rows: &[(&str, bool)]) -> Vec<RowStyle> {
     let family = |name: &str| {
         let letters: String =
             name.chars().filter(|c| c.is_alphanumeric() || *c == '+').flat_map(char::to_lowercase).collect();
@@ -54,14 +54,14 @@ fn looks(rows: &[(&str, bool)]) -> Vec<RowStyle> {
 
 impl View<'_> {
     /// How each row looks.
-    pub(super) fn looks(&self) -> Vec<RowStyle> {
-        looks(&self.rows().into_iter().map(|row| (row, self.is_learned(row))).collect::<Vec<_>>())
+    pub(super) fn row_styles(&self) -> Vec<RowStyle> {
+        row_styles(&self.rows().into_iter().map(|row| (row, self.is_learned(row))).collect::<Vec<_>>())
     }
 
     /// How one row looks.
-    pub(super) fn look(&self, row: &str) -> RowStyle {
+    pub(super) fn row_style(&self, row: &str) -> RowStyle {
         let place = self.rows().iter().position(|other| *other == row);
-        place.map_or(RowStyle { colour: 0, mark: 0 }, |place| self.looks()[place])
+        place.map_or(RowStyle { colour: 0, mark: 0 }, |place| self.row_styles()[place])
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn colours(rows: &[(&str, bool)]) -> Vec<usize> {
-        looks(rows).iter().map(|look| look.colour).collect()
+        row_styles(rows).iter().map(|look| look.colour).collect()
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
             ("without scales", true),
             ("DyWeight", true),
         ];
-        let found = looks(&rows);
+        let found = row_styles(&rows);
         assert_eq!(found[0].colour, found[1].colour);
         assert_ne!(found[0].mark, found[1].mark);
         assert_eq!(found.iter().map(|l| l.colour).collect::<Vec<_>>(), [1, 1, 2, 3, 0]);

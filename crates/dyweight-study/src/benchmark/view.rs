@@ -18,6 +18,10 @@ pub enum Measure {
     Imitation,
     /// Distance of the distribution to the reference.
     Frechet,
+    /// Distance to the teacher's samples by a second network.
+    JudgedImitation,
+    /// Distance to the reference by a second network.
+    JudgedFrechet,
     /// A score of images and their prompts.
     Prompted(ScoreKind),
 }
@@ -30,6 +34,8 @@ impl Measure {
             Measure::Psnr => score.psnr.clone(),
             Measure::Imitation => score.imitation.clone(),
             Measure::Frechet => score.frechet.clone(),
+            Measure::JudgedImitation => score.judged.as_ref()?.imitation.clone(),
+            Measure::JudgedFrechet => score.judged.as_ref()?.frechet.clone(),
             Measure::Prompted(kind) => score.prompted.get(kind.name()).cloned(),
         }
     }
@@ -41,6 +47,8 @@ impl Measure {
             Measure::Psnr => "signal-to-noise ratio",
             Measure::Imitation => "Fréchet distance to the teacher's samples",
             Measure::Frechet => "Fréchet distance to the reference",
+            Measure::JudgedImitation => "Fréchet distance to the teacher's samples, by the second network",
+            Measure::JudgedFrechet => "Fréchet distance to the reference, by the second network",
             Measure::Prompted(kind) => kind.title(),
         }
     }
@@ -51,6 +59,8 @@ impl Measure {
             Measure::Rmse | Measure::Psnr => "teacher-distance",
             Measure::Imitation => "frechet-teacher",
             Measure::Frechet => "frechet",
+            Measure::JudgedImitation => "frechet-teacher-second",
+            Measure::JudgedFrechet => "frechet-second",
             Measure::Prompted(kind) => kind.name(),
         }
     }
@@ -82,10 +92,15 @@ impl<'v> View<'v> {
 
     /// The measures there are, the ones where less is better.
     pub fn measures(&self) -> Vec<Measure> {
-        match self.experiment.judging.reference {
-            Some(_) => vec![Measure::Rmse, Measure::Imitation, Measure::Frechet],
-            None => vec![Measure::Rmse],
+        let judging = &self.experiment.judging;
+        let mut found = vec![Measure::Rmse];
+        if judging.reference.is_some() {
+            found.extend([Measure::Imitation, Measure::Frechet]);
         }
+        if judging.judge.is_some() {
+            found.extend([Measure::JudgedImitation, Measure::JudgedFrechet]);
+        }
+        found
     }
 
     /// Those, and the scores of images and their prompts, of which more is better.
@@ -147,7 +162,7 @@ impl<'v> View<'v> {
         if alike && gains.len() > 1 {
             let percents: Vec<String> = gains.iter().map(|g| format!("{:.0} %", g.percent)).collect();
             let columns: Vec<&str> =
-                gains.iter().map(|g| g.column.strip_suffix(" calls").unwrap_or(g.column)).collect();
+                gains.iter().map(|g| g.column.trim_end_matches(" calls").trim_end_matches(" call")).collect();
             return Some(format!(
                 "{} calls: {} is {} closer to the teacher than {}.",
                 listed(&columns),

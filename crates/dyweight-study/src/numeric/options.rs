@@ -206,14 +206,14 @@ mod tests {
     fn each_option_is_checked_by_name() {
         type Change = fn(&mut NumericOptions);
         let wrong: [(Change, &str); 9] = [
-            (|o| o.degrees = vec![], "degrees = an empty list: at least one number"),
-            (|o| o.degrees = vec![5, 0], "degrees = 0: between 1 and 200"),
-            (|o| o.steps = vec![6, 6], "steps = 6: each number only once"),
-            (|o| o.orders = vec![5], "orders = 5: between 1 and 4"),
-            (|o| o.settings.dims = 0, "dims = 0: between 1 and 512"),
-            (|o| o.settings.problems = 1, "problems = 1: between 2 and 10000"),
-            (|o| o.settings.iterations = 2_000_000, "iterations = 2000000: between 0 and 1000000"),
-            (|o| o.settings.lr = f64::NAN, "lr = NaN: a positive number"),
+            (|o| o.degrees = vec![], "`degrees = an empty list`: at least one number"),
+            (|o| o.degrees = vec![5, 0], "`degrees = 0`: between 1 and 200"),
+            (|o| o.steps = vec![6, 6], "`steps = 6`: each number only once"),
+            (|o| o.orders = vec![5], "`orders = 5`: between 1 and 4"),
+            (|o| o.settings.dims = 0, "`dims = 0`: between 1 and 512"),
+            (|o| o.settings.problems = 1, "`problems = 1`: between 2 and 10000"),
+            (|o| o.settings.iterations = 2_000_000, "`iterations = 2000000`: between 0 and 1000000"),
+            (|o| o.settings.lr = f64::NAN, "`lr = NaN`: a positive number"),
             (|o| o.steps = vec![3], "3 steps leave nothing to solve after a start from 4 exact states"),
         ];
         for (change, message) in wrong {

@@ -24,6 +24,7 @@ pub const STUDY: Study = Study {
     title: "a wider span and second-order training without a further call",
     claim: "SpanLift (arXiv 2606.08672) reports FID 5.69 instead of 8.16 at 3 calls on CIFAR-10 by adding a small spatial operator on state and slopes to DyWeight.",
     budgets: &[2, 3, 5, 7, 9],
+    by_both_networks: true,
     pair: Some((FULL, RECOMMENDED)),
     entries,
     finding,

@@ -34,7 +34,7 @@ pub(super) fn row(setup: &StudySetup, name: &str, who: &Candidate, nfe: usize, s
         // The start has no place on a logarithmic axis; it is drawn at half of an iteration.
         let x = pairs.max(setup.pairs_per_iteration() / 2).max(1) as f64;
         let who = Candidate::Learned { train: train.clone(), schedule: schedule.clone(), on: *on, after: Some(*made) };
-        Entry { row: name.into(), column: format!("{pairs} pairs"), x, nfe, who, subject: 0, once: false, chosen: None }
+        Entry { column: format!("{pairs} pairs"), x, ..Entry::new(name, nfe, who) }
     };
     stages.iter().map(entry).collect()
 }

@@ -9,7 +9,7 @@ pub const STUDY: Study = Study {
     title: "all solvers, all budgets",
     claim: "The paper (Table 1) finds DyWeight ahead of every handcrafted solver at every budget from 3 to 9 calls.",
     pair: Some((IPNDM, FULL)),
-    is_contest: true,
+    asks_who_is_best: true,
     entries,
     finding,
     extra: |view, page| view.coefficients(page, FULL),
@@ -29,7 +29,7 @@ fn given(setup: &StudySetup) -> Vec<Entry> {
     let entry = |(source, nfe): (&String, &usize)| {
         let who = Candidate::open(source, &[*nfe], None, setup.guidance).ok()?.pop()?;
         let Candidate::Given { file } = &who else { return None };
-        (file.nfe == *nfe).then(|| Entry::new(crate::compare::row_of(source), *nfe, who))
+        (file.nfe == *nfe).then(|| Entry::new(crate::compare::row_of(source).0, *nfe, who))
     };
     let cells = setup.rivals.files.iter().flat_map(|source| setup.budgets.iter().map(move |nfe| (source, nfe)));
     cells.filter_map(entry).collect()

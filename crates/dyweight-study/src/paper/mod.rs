@@ -67,9 +67,11 @@ pub struct Study {
     /// What the horizontal axis of its charts is, and whether it is logarithmic.
     pub x: (&'static str, bool),
     /// True if it asks who is best, so that what was gained is its result.
-    pub is_contest: bool,
+    pub asks_who_is_best: bool,
     /// Budgets it is for; those of the setup if none.
     pub budgets: &'static [usize],
+    /// True if both embedded feature networks judge: what is claimed of a distribution needs more than one.
+    pub by_both_networks: bool,
     /// Rows set against each other in pictures.
     pub pair: Option<(&'static str, &'static str)>,
     entries: fn(&StudySetup) -> Vec<Entry>,
@@ -102,8 +104,9 @@ const PLAIN: Study = Study {
     title: "",
     claim: "",
     x: ("network calls", false),
-    is_contest: false,
+    asks_who_is_best: false,
     budgets: &[],
+    by_both_networks: false,
     pair: None,
     entries: |_| Vec::new(),
     subjects: |setup| Ok(vec![setup.subject()]),
@@ -121,7 +124,9 @@ impl Study {
     /// The experiment on a model.
     pub fn experiment(&self, setup: &StudySetup) -> Result<super::benchmark::Experiment> {
         let (subjects, entries) = ((self.subjects)(setup)?, (self.entries)(setup));
-        let experiment = super::benchmark::Experiment::new(self.name, subjects, entries, setup.judging()?)?;
+        let judging = setup.judging()?;
+        let judging = if self.by_both_networks { judging.by_both_networks()? } else { judging };
+        let experiment = super::benchmark::Experiment::new(self.name, subjects, entries, judging)?;
         Ok(if setup.train_seeds.is_empty() { experiment } else { experiment.with_train_seeds(&setup.train_seeds) })
     }
 
@@ -141,7 +146,7 @@ impl Study {
 
     /// The result in one sentence: what was gained, or what became of the claim.
     fn headline(&self, view: &View<'_>) -> String {
-        let gained = if self.is_contest { view.headline() } else { None };
+        let gained = if self.asks_who_is_best { view.headline() } else { None };
         gained.unwrap_or_else(|| {
             let finding = (self.finding)(view, Measure::Rmse);
             let sentence = finding.sentence.trim_end_matches('.').to_string();

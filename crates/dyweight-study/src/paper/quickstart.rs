@@ -21,7 +21,7 @@ pub const QUICKSTART: Study = Study {
     claim: "DyWeight is trained here for 3, 5 and 7 network calls and compared with handcrafted solvers that make as many, on the same noise. \
             The paper finds it ahead of all of them.",
     pair: main_table::STUDY.pair,
-    is_contest: true,
+    asks_who_is_best: true,
     entries,
     finding: main_table::STUDY.finding,
     extra: main_table::STUDY.extra,

@@ -1,22 +1,23 @@
-//! The learned rivals: every method that is learned, beside the handcrafted ones.
+//! The learned rivals, each at its best: every method by its own rule of descent at the best of three rates, and by
+//! second-order descent where that can be; beside them the best handcrafted setting.
 //!
 //! All see the same training pairs and the same teacher, as far as their training has one of its own shape: methods
 //! that are trained step by step follow that teacher on a refinement of their grid, of about as many calls. With the
-//! authors' recipes each has its own teacher instead.
+//! authors' recipes each has its own teacher and rate instead.
 
-use super::setup::{FULL, IPNDM, StudySetup};
-use super::{Finding, PLAIN, Study, lineup};
+use super::setup::{BEST, FULL, StudySetup};
+use super::{Finding, PLAIN, Study};
 use crate::benchmark::{Candidate, Entry, Measure, View};
 use dyweight_core::error::Result;
 use dyweight_report::html::{Cell, Column, Page, Table};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
-use dyweight_train::{CountParallel, Loss, TrainSpec};
+use dyweight_train::{CountParallel, Loss, Optimiser, TrainPlan, TrainSpec};
 
 pub const STUDY: Study = Study {
     name: "rivals",
     title: "all learned solvers",
     claim: "The paper (Table 1) finds DyWeight ahead of every learned solver at every budget from 3 to 9 calls.",
-    pair: Some((IPNDM, FULL)),
+    pair: Some((BEST, FULL)),
     entries,
     finding,
     extra,
@@ -26,9 +27,21 @@ pub const STUDY: Study = Study {
 /// What a row of numbers before training is called.
 const UNTRAINED: &str = ", untrained";
 
+/// What is said of a row that is trained by second-order descent.
+const SECOND: &str = " (newton)";
+/// Shares of a method's own rate, of which the best is taken.
+const RATES: [f64; 3] = [1.0 / 3.0, 1.0, 3.0];
+
 /// How the row of a method is called.
 fn row_of(method: &str) -> String {
     if method == "dyweight" { FULL.into() } else { method.into() }
+}
+
+/// All rows of learned solvers there may be.
+fn learned_rows() -> Vec<String> {
+    let methods = dyweight_train::method::list();
+    let both = |(method, ..): &(&str, _, _)| [row_of(method), format!("{}{SECOND}", row_of(method))];
+    methods.iter().flat_map(both).collect()
 }
 
 fn entries(setup: &StudySetup) -> Vec<Entry> {
@@ -38,28 +51,51 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
             if !setup.rivals.methods.is_empty() && !setup.rivals.methods.iter().any(|m| m == method) {
                 continue;
             }
-            let Some((train, schedule)) = training(setup, method, *nfe) else { continue };
-            let who =
-                |after| Candidate::Learned { train: Box::new(train.clone()), schedule: schedule.clone(), on: 0, after };
+            let Some((train, schedule, plan)) = training(setup, method, *nfe, false) else { continue };
+            let who = |train: &TrainSpec, after| {
+                let (train, schedule) = (Box::new(train.clone()), schedule.clone());
+                Candidate::Learned { train, schedule, on: 0, after }
+            };
             let once = train.count_parallel == Some(CountParallel::Once);
-            entries.push(Entry { once, ..Entry::new(row_of(method), *nfe, who(None)) });
+            // A search has no rate.
+            let is_said = setup.rivals.paper || setup.rivals.authors_rates || train.lr.is_some();
+            let open = !is_said && method != "gits" && train.optimiser.is_none();
+            let own = plan.resolved.lr.filter(|_| open);
+            let rates: Vec<f64> = own.map_or(Vec::new(), |own| RATES.map(|share| share * own).to_vec());
+            let trained = Entry { once, rates, ..Entry::new(row_of(method), *nfe, who(&train, None)) };
             // A search has no start.
             if method != "gits" {
                 let row = format!("{}{UNTRAINED}", row_of(method));
-                entries.push(Entry { once, ..Entry::new(row, *nfe, who(Some(0))) });
+                entries.push(Entry { row, who: who(&train, Some(0)), ..trained.clone() });
+            }
+            entries.insert(entries.len() - usize::from(method != "gits"), trained);
+            if let Some((train, ..)) = training(setup, method, *nfe, true) {
+                entries.push(Entry::new(format!("{}{SECOND}", row_of(method)), *nfe, who(&train, None)));
             }
         }
     }
-    let subject = setup.subject();
-    entries.extend(setup.budgets.iter().flat_map(|nfe| lineup(&subject, *nfe)));
+    entries.extend(setup.best_handcrafted());
     entries
 }
 
-/// The training of a method for a budget; none if it cannot make exactly so many calls on the model, or has no feature
-/// to go by.
-fn training(setup: &StudySetup, method: &str, nfe: usize) -> Option<(TrainSpec, ScheduleSpec)> {
+/// The training of a method for a budget, by second-order descent or as its authors have it; none if it cannot make
+/// exactly so many calls on the model, has no feature to go by, or cannot be trained so.
+fn training(
+    setup: &StudySetup,
+    method: &str,
+    nfe: usize,
+    second: bool,
+) -> Option<(TrainSpec, ScheduleSpec, TrainPlan)> {
     let (name, model) = (Some(method.to_string()), &*setup.model.model);
     let mut train = TrainSpec { method: name, ..setup.train.clone() };
+    if second {
+        // A rule that was asked for is everybody's; an iteration of this one sweeps twice.
+        if setup.train.optimiser.is_some() || setup.rivals.paper || method == "gits" {
+            return None;
+        }
+        (train.optimiser, train.lr) = (Some(Optimiser::Newton), None);
+        train.iters = Some(setup.iterations().div_ceil(2));
+    }
     if setup.rivals.once && method.starts_with("epd") {
         train.count_parallel = Some(CountParallel::Once);
     }
@@ -94,8 +130,8 @@ fn training(setup: &StudySetup, method: &str, nfe: usize) -> Option<(TrainSpec, 
             false => train.teacher_nfe = None,
         }
     }
-    dyweight_train::plan::plan(&train, model, &schedule, Budget::Nfe(nfe), Loss::L2).ok()?;
-    Some((train, schedule))
+    let plan = dyweight_train::plan::plan(&train, model, &schedule, Budget::Nfe(nfe), Loss::L2).ok()?;
+    Some((train, schedule, plan))
 }
 
 fn is_start(row: &str) -> bool {
@@ -104,7 +140,7 @@ fn is_start(row: &str) -> bool {
 
 /// DyWeight against every other learned solver, budget by budget; and every method against its own start.
 fn finding(view: &View<'_>, measure: Measure) -> Finding {
-    let methods: Vec<String> = dyweight_train::method::list().iter().map(|(m, ..)| row_of(m)).collect();
+    let methods = learned_rows();
     let (mut won, mut columns) = (0, 0);
     let (mut lost, mut missing, mut no_better) = (Vec::new(), Vec::new(), Vec::new());
     for column in view.columns() {
@@ -119,8 +155,12 @@ fn finding(view: &View<'_>, measure: Measure) -> Finding {
                 no_better.push(format!("{row} at {column}"));
             }
         }
-        let Some(own) = view.judged(measure, FULL, column) else { continue };
-        let rivals = methods.iter().filter(|row| *row != FULL);
+        // Everybody by whichever descent is better for it.
+        let (ours, rivals): (Vec<&String>, Vec<&String>) = methods.iter().partition(|row| row.starts_with(FULL));
+        let ours = ours.into_iter().filter_map(|row| view.judged(measure, row, column));
+        let Some(own) = ours.min_by(|a, b| a.value.total_cmp(&b.value)) else { continue };
+        let best = BEST.to_string();
+        let rivals = rivals.into_iter().chain([&best]);
         let found: Vec<_> = rivals.filter_map(|row| Some((row, view.judged(measure, row, column)?))).collect();
         let ahead: Vec<_> = found.iter().filter(|(_, other)| !own.clearly_below(other)).collect();
         lost.extend(ahead.iter().map(|(row, other)| format!("{row} ({other}) at {column}")));
@@ -132,7 +172,7 @@ fn finding(view: &View<'_>, measure: Measure) -> Finding {
         rows => format!(" {what}: {}.", rows.join(", ")),
     };
     let sentence = format!(
-        "{FULL} is clearly ahead of every other learned solver at {won} of {columns} budgets.{}{}{}",
+        "{FULL} is clearly ahead of every other solver at {won} of {columns} budgets, each trained by the better rule.{}{}{}",
         list("It is not clearly ahead of", &lost),
         list("Not clearly better than their own start", &no_better),
         list("Without a number", &missing)

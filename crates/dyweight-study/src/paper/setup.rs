@@ -9,12 +9,15 @@ use dyweight_core::tape::Memory;
 use dyweight_metrics::FeatureReference;
 use dyweight_models::{LoadedModel, Scorer};
 use dyweight_sample::Show;
+use dyweight_solvers::spec::handcrafted::Fixed;
 use dyweight_solvers::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight_train::{Defaults, SpanSpec, TrainRecipe, TrainSpec};
 use std::sync::Arc;
 
 /// How the row of the full method is called.
 pub(super) const FULL: &str = "DyWeight";
+/// How the row of the best handcrafted setting is called.
+pub(super) const BEST: &str = "best handcrafted";
 /// How the row of its handcrafted relative is called.
 pub(super) const IPNDM: &str = "iPNDM";
 
@@ -25,6 +28,8 @@ pub struct RivalSetup {
     pub methods: Vec<String>,
     /// Each method with its authors' teacher instead of the same for all.
     pub paper: bool,
+    /// Each method at its authors' rate instead of the best of three.
+    pub authors_rates: bool,
     /// Calls that could be made side by side are counted once.
     pub once: bool,
     /// Solver files that take part too.
@@ -129,6 +134,7 @@ impl StudySetup {
             teacher_nfe: Some(self.teacher_nfe),
             schedule: ScheduleSpec::default(),
             reference: self.reference.clone(),
+            judge: None,
             scorers: self.scorers.clone(),
             batch: self.batch,
             pictures: true,
@@ -152,6 +158,12 @@ impl StudySetup {
         let subject = self.subject();
         let find = |nfe: &usize| lineup(&subject, *nfe).into_iter().find(|entry| entry.row == IPNDM);
         self.budgets.iter().filter_map(find).collect()
+    }
+
+    /// The best of all handcrafted settings over all budgets.
+    pub(super) fn best_handcrafted(&self) -> Vec<Entry> {
+        let fixed = Fixed { solver: None, schedule: ScheduleSpec::default(), afs: None };
+        self.row(BEST, &Candidate::Open { fixed })
     }
 
     /// True if the first step can be answered analytically.

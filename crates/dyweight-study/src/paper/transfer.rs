@@ -48,16 +48,7 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
     let mut add = |row: String, who: &Candidate| {
         for (subject, name) in names.iter().enumerate() {
             let x = subject as f64;
-            entries.push(Entry {
-                row: row.clone(),
-                column: name.clone(),
-                x,
-                nfe,
-                who: who.clone(),
-                subject,
-                once: false,
-                chosen: None,
-            });
+            entries.push(Entry { column: name.clone(), x, subject, ..Entry::new(&*row, nfe, who.clone()) });
         }
     };
     for (on, subject) in subjects.iter().enumerate() {

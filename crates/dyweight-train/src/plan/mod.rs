@@ -20,6 +20,7 @@ use dyweight_solvers::learned::Frame;
 use dyweight_solvers::method::{Method, Start, refuse_foreign_options};
 use dyweight_solvers::recipe::{Common, Teaching};
 use dyweight_solvers::solver_file::{Asked, MethodParams};
+use dyweight_solvers::spec::effect::refuse_idle;
 use dyweight_solvers::spec::train::{finite_above, not_negative, positive};
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use few_pairs::{recipe_of_few, require_squares};
@@ -92,6 +93,7 @@ pub(crate) fn plan_with(
     let calls = model.denoiser(&inputs.condition(0..1))?.info().calls;
     let method = given.taught()?;
     refuse_foreign_options(method, given)?;
+    refuse_idle(method, given)?;
     let spec = given.with_recipe(method).with_usual(method)?;
     let frame = frame(&spec, method, (model, calls), schedule, budget)?;
     let Start { learnable, params, window, settled } = method.start(&spec, &frame, &open)?;
@@ -111,7 +113,12 @@ pub(crate) fn plan_with(
     let defaults = Defaults::of(model);
     let recipe = match spec.is_gauss_newton() {
         true => recipe_of_few(&spec, &*learnable, &defaults)?,
-        false => Recipe { relax, moments, distinct, ..recipe(&spec, method, (&*learnable, &frame), &defaults)? },
+        false => {
+            let recipe = recipe(&spec, method, (&*learnable, &frame), &defaults)?;
+            // Moments of few samples say little.
+            let validation_pairs = spec.validation.or(moments).unwrap_or(recipe.validation_pairs);
+            Recipe { relax, moments, distinct, validation_pairs, ..recipe }
+        }
     };
     if let Some(distinct) = recipe.distinct.filter(|distinct| *distinct < recipe.pairs) {
         let expected = format!("an iteration takes {} pairs: at least so many", recipe.pairs);

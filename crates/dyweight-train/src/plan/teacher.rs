@@ -32,8 +32,13 @@ pub(super) fn taught_on(
     GridRule::new(&own, model, calls)
 }
 
-/// The teacher for a student.
+/// The teacher for a student. Its errors call its options by their own names.
 pub fn teacher(given: &TrainSpec, model: &dyn Model, plan: &TrainPlan) -> Result<Teacher> {
+    let own = [("solver", "teacher"), ("order", "teacher-order"), ("nfe", "teacher-nfe"), ("steps", "teacher-steps")];
+    described(given, model, plan).map_err(|error| error.renamed(&own))
+}
+
+fn described(given: &TrainSpec, model: &dyn Model, plan: &TrainPlan) -> Result<Teacher> {
     let spec = given.taught()?.usual(given.clone());
     let name = spec.teacher.as_deref().unwrap_or("ipndm");
     // Published traces have a DPM-Solver++ teacher that lowers its last orders on any number of steps.
@@ -46,7 +51,7 @@ pub fn teacher(given: &TrainSpec, model: &dyn Model, plan: &TrainPlan) -> Result
         (described.order, described.predict) = (described.order.or(base.order), base.predict);
         described.lower_order_final = base.lower_order_final.or(described.lower_order_final);
     }
-    let solver = described.build(model.is_bounded())?;
+    let solver = described.at_highest_order().build(model.is_bounded())?;
     // A grid that ends at 0 has nothing left to denoise.
     let (frame, rule) = (&plan.student.frame, &plan.taught_on);
     let last = if spec.teacher_schedule == Some(TeacherGrid::Model) { rule.range.0 } else { frame.grid.last() };

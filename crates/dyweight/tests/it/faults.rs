@@ -9,7 +9,7 @@ use dyweight::mixture::Mixture;
 use dyweight::noise::Rng;
 use dyweight::sample::{Outcome, Plan, sample, sample_observed};
 use dyweight::schedule::Grid;
-use dyweight::solver::{DyWeight, Initial, Solver};
+use dyweight::solver::{DyWeight, Initial, Method};
 use dyweight::spec::{Budget, METHODS, ScheduleSpec, SolverSpec};
 use dyweight::tape::Memory;
 use dyweight::train::{Event, Loss, Targets, Training, TrainingParts};
@@ -134,8 +134,8 @@ fn grid(prediction: Prediction) -> Grid {
 }
 
 /// Every method by name, as a user gets it.
-fn solvers(prediction: Prediction, afs: bool) -> Vec<Box<dyn Solver>> {
-    let make = |name: &str| -> Box<dyn Solver> {
+fn solvers(prediction: Prediction, afs: bool) -> Vec<Box<dyn Method>> {
+    let make = |name: &str| -> Box<dyn Method> {
         if name == "dyweight" {
             let scales = vec![0.95; STEPS - usize::from(afs)];
             return Box::new(DyWeight::fixed(&Initial::Ab.rows(STEPS, 3), &scales).unwrap());
@@ -328,7 +328,7 @@ fn train_spec(memory: Memory, plain: bool) -> TrainSpec {
         iters: Some(6),
         batch: Some(4),
         micro_batch: Some(4),
-        validation: Some(4),
+        validation: Some(4).filter(|_| !plain),
         validate_every: Some(2).filter(|_| !plain),
         plain: Some(plain),
         memory: Some(memory),

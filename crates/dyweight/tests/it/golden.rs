@@ -10,7 +10,7 @@ use dyweight::mixture::Mixture;
 use dyweight::noise::{Rng, TorchGenerator};
 use dyweight::sample::Noise;
 use dyweight::sample::{Plan, sample_observed};
-use dyweight::solver::{LowerOrderFinal, Predict, Solver, Variant};
+use dyweight::solver::{LowerOrderFinal, Method, Predict, Variant};
 use dyweight::spec::budget::Setting;
 use dyweight::spec::{Budget, ScheduleSpec, SolverSpec};
 use dyweight::train::TrainSpec;
@@ -60,7 +60,7 @@ fn steps(points: &Value) -> usize {
     points.as_u64().unwrap() as usize - 1
 }
 
-fn handcrafted(case: &Value) -> Result<Box<dyn Solver>> {
+fn handcrafted(case: &Value) -> Result<Box<dyn Method>> {
     let name = if case["solver"] == "dpm" { "dpm2" } else { case["solver"].as_str().unwrap() };
     SolverSpec {
         order: case["max_order"].as_u64().map(|o| o as usize),
@@ -74,7 +74,7 @@ fn handcrafted(case: &Value) -> Result<Box<dyn Solver>> {
 }
 
 /// The coefficients of a case, through a file as a user gives them.
-fn learned(file: &TensorFile, id: u64) -> Result<Box<dyn Solver>> {
+fn learned(file: &TensorFile, id: u64) -> Result<Box<dyn Method>> {
     let mut weights = TensorFile::default();
     for name in ["weights", "time_scale"] {
         if let Some(tensor) = file.tensors.get(&format!("{name}.{id}")) {

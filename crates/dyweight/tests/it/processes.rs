@@ -49,6 +49,9 @@ fn results_come_in_order_and_failures_of_the_work_to_everyone() {
         assert_eq!(together(size, |comm| comm.any(false).unwrap()), vec![false; size]);
         let said = together(size, |comm| comm.broadcast(|| Ok(format!("from {}", comm.rank()))).unwrap());
         assert_eq!(said, vec!["from 0"; size]);
+        // Whoever stops while the others wait for what it finds stops them all.
+        let stopped = |comm: &Arc<dyn Comm>| comm.broadcast(|| Err::<bool, _>(Error::Cancelled));
+        assert!(together(size, stopped).into_iter().all(|result| matches!(result, Err(Error::Cancelled))));
         // In the same words as in one process, whatever it is about.
         for tensor in ["the state", "the network's output"] {
             let failure = || {
@@ -317,6 +320,7 @@ fn an_experiment_leaves_the_same_records_for_any_number_of_processes() {
             teacher_nfe: Some(12),
             schedule,
             reference: None,
+            judge: None,
             scorers: Vec::new(),
             batch: 8,
             pictures: true,

@@ -6,7 +6,7 @@ use dyweight::mixture::Mixture;
 use dyweight::noise::{Rng, Stream};
 use dyweight::sample::{Plan, sample};
 use dyweight::schedule::{BetaTable, Grid, Schedule, Shift};
-use dyweight::solver::{DyWeight, Initial, Rows, Solver, Weights};
+use dyweight::solver::{DyWeight, Initial, Method, Rows, Weights};
 use dyweight::solver_file::SolverFile;
 use dyweight::solver_file::{MethodParams, ModelIdentity};
 use dyweight::spec::{Budget, METHODS, SolverSpec};
@@ -73,7 +73,7 @@ fn grids_fall_strictly_between_exact_ends() {
 }
 
 /// All handcrafted solvers and a learned one.
-fn solvers(steps: usize) -> Vec<Box<dyn Solver>> {
+fn solvers(steps: usize) -> Vec<Box<dyn Method>> {
     let handcrafted = METHODS.iter().filter(|m| m.name != "dyweight");
     let mut all: Vec<_> = handcrafted.map(|m| SolverSpec::named(m.name).build(true).unwrap()).collect();
     let rows = random_rows(&mut Stream::new(1), steps, 3);

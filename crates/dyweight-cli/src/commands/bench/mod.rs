@@ -7,22 +7,26 @@ use crate::spread::Spread;
 use crate::{machine, ui};
 use clap::{Args, ValueEnum};
 use dyweight::comm::Solo;
-use dyweight::denoiser::{Condition, Differentiable, Levels, Model};
+use dyweight::denoiser::{Condition, Decoder, Differentiable, Levels};
 use dyweight::error::named;
 use dyweight::features::FeatureMap;
 use dyweight::models::clip::ClipFeatures;
 use dyweight::models::inception::{Inception, Resize};
-use dyweight::models::{LoadedModel, Precision, instruction_set};
+use dyweight::models::{LoadedModel, ModelSpec, Precision, instruction_set};
 use dyweight::noise::Rng;
 use dyweight::spec::Budget;
 use dyweight::spec::budget::check_steps;
 use dyweight::tape::Memory;
 use dyweight::train::{Loss, TrainConfig, TrainSpec, Training};
-use dyweight::{Error, Result, Tensor};
+use dyweight::{Error, Result, Tensor, option};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
+
+const USUAL_NFE: usize = 5;
+const USUAL_TEACHER: usize = 35;
+const USUAL_MEMORY: &str = "recompute";
 
 /// What to measure how.
 #[derive(Args)]
@@ -63,13 +67,13 @@ pub struct BenchArgs {
     #[arg(long, default_value_t = 5, value_name = "N", help_heading = "Against another program")]
     rounds: usize,
     /// Network calls of the student in a training iteration
-    #[arg(long, help_heading = "Training iteration", default_value_t = 5)]
+    #[arg(long, help_heading = "Training iteration", default_value_t = USUAL_NFE)]
     nfe: usize,
     /// Network calls of the teacher in a training iteration
-    #[arg(long, help_heading = "Training iteration", default_value_t = 35)]
+    #[arg(long, help_heading = "Training iteration", default_value_t = USUAL_TEACHER)]
     teacher_nfe: usize,
     /// What a training iteration keeps of a network call: keep or recompute
-    #[arg(long, help_heading = "Training iteration", default_value = "recompute", value_name = "keep|recompute")]
+    #[arg(long, help_heading = "Training iteration", default_value = USUAL_MEMORY, value_name = "keep|recompute")]
     memory: String,
     /// Print JSON
     #[arg(long)]
@@ -87,9 +91,27 @@ enum BenchSubject {
 /// Nobody waits for more runs.
 const MOST_RUNS: usize = 1_000_000;
 
+/// An error for an option that changes nothing of what is measured.
+fn refuse_idle(args: &BenchArgs) -> Result<()> {
+    let train = args.what == BenchSubject::Train;
+    let of_training = [
+        ("nfe", args.nfe != USUAL_NFE && !train),
+        ("teacher-nfe", args.teacher_nfe != USUAL_TEACHER && !train),
+        ("memory", args.memory != USUAL_MEMORY && !train),
+    ];
+    option::refuse(&of_training, |option| Error::needs(option, "what = train"))?;
+    let options = serde_json::to_value(&args.options).unwrap_or_default();
+    let given = options.as_object().and_then(|all| all.iter().find(|(_, value)| !value.is_null()));
+    match given.filter(|_| args.model.is_none() && args.against.is_none()) {
+        Some((option, _)) => Err(Error::needs(option, "model")),
+        None => Ok(()),
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &BenchArgs) -> Result<()> {
     ui::set_threads(args.threads, &Solo)?;
+    refuse_idle(args)?;
     let train = args.what == BenchSubject::Train;
     let batch = args.batch.unwrap_or(if train { 16 } else { 8 });
     for (name, count) in [("repeats", args.repeats), ("rounds", Some(args.rounds))] {
@@ -117,7 +139,11 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         .model
         .as_ref()
         .ok_or_else(|| Error::conflict("which model?", "give --model NAME|FILE, --inception FILE or --clip FILE"))?;
-    let model = opened(&args.options.spec(model, None)?)?;
+    let spec = args.options.spec(model, None)?;
+    if args.what == BenchSubject::Decode {
+        return decoding(args, &spec, batch);
+    }
+    let model = opened(&spec)?;
     check_batch(batch, batch, model.model.shape())?;
     let loaded = Loaded::since(started);
     let noise = Rng::Native.latents(&(0..batch as u64).collect::<Vec<_>>(), model.model.shape())?;
@@ -130,7 +156,6 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let once = || match (args.what, &mut *run.borrow_mut()) {
         (BenchSubject::Train, Some(run)) => run.advance().map(drop),
         (BenchSubject::Gradient, _) => gradient(&*denoiser, &noise),
-        (BenchSubject::Decode, _) => decode(&*model.model, &noise),
         _ => call(&*denoiser, &noise),
     };
     measure(args, &Job { name: &model.name, precision: model.precision(), batch, loaded }, &once)
@@ -150,11 +175,17 @@ fn features(args: &BenchArgs, map: &dyn FeatureMap, job: &Job<'_>) -> Result<()>
     measure(args, job, &once)
 }
 
-fn decode(model: &dyn Model, noise: &Tensor) -> Result<()> {
-    let decoder = model
-        .decoder()
+/// The decoder alone: `sample` lets go of the denoiser before it decodes.
+fn decoding(args: &BenchArgs, spec: &ModelSpec, batch: usize) -> Result<()> {
+    let started = Instant::now();
+    let decoder = spec
+        .decoder()?
         .ok_or_else(|| Error::conflict("this model's samples are not decoded", "measure --what forward or gradient"))?;
-    decoder.decode(noise).map(drop)
+    check_batch(batch, batch, decoder.latents())?;
+    let loaded = Loaded::since(started);
+    let latents = Rng::Native.latents(&(0..batch as u64).collect::<Vec<_>>(), decoder.latents())?;
+    let job = Job { name: &spec.model, precision: Precision::F32, batch, loaded };
+    measure(args, &job, &|| decoder.decode(&latents).map(drop))
 }
 
 /// Small images, as the networks of the paper make.

@@ -2,8 +2,8 @@
 
 use crate::ui;
 use dyweight::error::shown;
+use dyweight::files::OutputGuard;
 use dyweight::files::image::Image;
-use dyweight::files::keep_apart;
 use dyweight::{Error, Result, Tensor};
 use rayon::prelude::*;
 use std::collections::HashSet;
@@ -53,8 +53,8 @@ impl Folder {
     /// Refuses an output that would take the place of an image.
     pub fn keep_apart(&self, out: Option<&Path>) -> Result<()> {
         let Some(out) = out.filter(|out| out.exists()) else { return Ok(()) };
-        let images: Vec<_> = self.files.iter().map(|file| ("an image of the set", file.as_path())).collect();
-        keep_apart(&[("--out", out)], &images)
+        let images = self.files.iter().map(|file| ("an image of the set", file.as_path()));
+        OutputGuard::new(images).beside("--out", out).check()
     }
 
     /// Says how many pictures are passed over.

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Images of a batch, unless --batch says otherwise.
-const BATCH: usize = 64;
+pub const BATCH: usize = 64;
 
 /// A set of images.
 pub enum Images {
@@ -54,13 +54,17 @@ impl Images {
         Ok(Images::Folder { name: name.into(), folder })
     }
 
-    /// The features that fit.
-    pub fn map(&self, args: &CommonArgs) -> Result<Arc<dyn FeatureMap>> {
-        let shape = match self {
+    /// Channels, height and width of an image.
+    pub fn shape(&self) -> [usize; 3] {
+        match self {
             Images::Folder { folder, .. } => folder.shape,
             Images::Sampler(setup) => setup.model.model.shape(),
-        };
-        args.features.spec().build(shape)
+        }
+    }
+
+    /// The features that fit.
+    pub fn map(&self, args: &CommonArgs) -> Result<Arc<dyn FeatureMap>> {
+        args.features.spec().build(self.shape())
     }
 
     /// What their features are features of.

@@ -1,6 +1,7 @@
 //! `dyweight metric`: distances of sets of images and how well images fit their prompts, each with its standard error.
 
 mod bench;
+mod dry_run;
 mod folder;
 mod images;
 mod pairing;
@@ -10,11 +11,11 @@ mod teacher;
 
 use super::sample::DrawArgs;
 use crate::args::{FeatureArgs, ModelOptions, also_config};
-use crate::files::{prepare, text};
+use crate::files::text;
 use crate::ui;
 use clap::{Args, Subcommand};
 use dyweight::comm::Solo;
-use dyweight::files::Fingerprint;
+use dyweight::files::{Fingerprint, OutputGuard};
 use dyweight::metrics::frechet::{Reference, Statistics};
 use dyweight::metrics::{BUILT_IN_REFERENCE, statistics};
 use dyweight::metrics::{Estimate, Features, FieldCount, Origin, Provenance, kid, precision_recall};
@@ -69,6 +70,9 @@ struct PairArgs {
     /// JSON file for the result
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
+    /// Say what would be done, how many calls and how long it takes; do nothing
+    #[arg(long, help_heading = "Output")]
+    dry_run: bool,
     /// Print the result as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -85,6 +89,9 @@ struct StatsArgs {
     /// File for 'mu' and 'sigma'
     #[arg(long, value_name = "FILE.npz", help_heading = "Output")]
     out: PathBuf,
+    /// Say what would be done, how many calls and how long it takes; do nothing
+    #[arg(long, help_heading = "Output")]
+    dry_run: bool,
     /// What to call the images in the file [IMAGES]
     #[arg(long, help_heading = "Output")]
     name: Option<String>,
@@ -147,7 +154,13 @@ impl CommonArgs {
                 "write 'sampler' in the place of its images, or leave --model out",
             ));
         }
-        let out: Vec<_> = out.map(|path| ("--out", path)).into_iter().collect();
+        if !sets.iter().any(|s| *s == "sampler") {
+            let of_model = serde_json::to_value(&self.options).unwrap_or_default();
+            let of_model = of_model.as_object().and_then(|all| all.iter().find(|(_, value)| !value.is_null()));
+            if let Some(option) = self.draw.given().or(of_model.map(|(key, _)| key.clone())) {
+                return Err(Error::no_effect(&option, "no images are to be sampled: write 'sampler' in their place"));
+            }
+        }
         // Folders of images are looked through when they are opened: what is none of their images may be replaced.
         let files = sets.iter().map(|set| Path::new(set.as_str())).filter(|set| !set.is_dir());
         let mut inputs: Vec<_> = files.map(|set| ("the input", set)).collect();
@@ -155,7 +168,7 @@ impl CommonArgs {
         inputs.extend(self.options.files());
         inputs.extend(self.features.files());
         inputs.extend(self.draw.files());
-        prepare(&out, &inputs)
+        out.iter().fold(OutputGuard::new(inputs), |guard, path| guard.file("--out", path)).check()
     }
 }
 
@@ -168,12 +181,17 @@ fn is_archive(name: &str) -> bool {
 
 /// Statistics by name, file or images; those built in as `features` sees them.
 fn open_reference(args: &PairArgs, features: &str) -> Result<Statistics> {
-    if args.second != BUILT_IN_REFERENCE && Path::new(&args.second).is_dir() {
+    if is_folder(&args.second) {
         return Images::open(&args.second, &args.common, args.out.as_deref())?
             .measure(&args.common)?
             .statistics(&args.second);
     }
     statistics(&args.second, features)
+}
+
+/// True of images as a reference; a built-in name goes before a folder that is called so.
+fn is_folder(name: &str) -> bool {
+    name != BUILT_IN_REFERENCE && Path::new(name).is_dir()
 }
 
 fn fid(args: &PairArgs) -> Result<()> {
@@ -182,6 +200,9 @@ fn fid(args: &PairArgs) -> Result<()> {
         let own = Statistics::read(Path::new(&args.first))?;
         let (source, dims) = (own.source.clone(), own.mu.len());
         let reference = Reference::new(open_reference(args, source.features.as_deref().unwrap_or_default())?)?;
+        if args.dry_run {
+            return dry_run::say(&[], &args.common, args.out.as_deref(), args.json);
+        }
         let value = reference.distance(&own)?;
         let count = source.count.unwrap_or(0);
         // Statistics do not say how their samples scatter.
@@ -190,6 +211,14 @@ fn fid(args: &PairArgs) -> Result<()> {
     }
     let images = Images::open(&args.first, &args.common, args.out.as_deref())?;
     let (known, source) = (images.map(&args.common)?, images.source(&args.common)?);
+    if args.dry_run {
+        let other = is_folder(&args.second).then(|| Images::open(&args.second, &args.common, args.out.as_deref()));
+        let Some(other) = other.transpose()? else {
+            statistics(&args.second, known.name())?;
+            return dry_run::say(&[&images], &args.common, args.out.as_deref(), args.json);
+        };
+        return dry_run::say(&[&images, &other], &args.common, args.out.as_deref(), args.json);
+    }
     let reference = open_reference(args, known.name())?;
     if let Some(problem) = reference.source.conflict(&source) {
         let hint = "make statistics of the reference with these features: dyweight metric stats";
@@ -233,7 +262,11 @@ fn finish_fid(
 
 fn stats(args: &StatsArgs) -> Result<()> {
     args.common.prepare(&[&args.images], Some(&args.out))?;
-    let measured = Images::open(&args.images, &args.common, Some(&args.out))?.measure(&args.common)?;
+    let images = Images::open(&args.images, &args.common, Some(&args.out))?;
+    if args.dry_run {
+        return dry_run::say(&[&images], &args.common, Some(&args.out), args.json);
+    }
+    let measured = images.measure(&args.common)?;
     let (count, dims) = (measured.features.len(), measured.features.dims());
     let statistics = measured.statistics(args.name.as_deref().unwrap_or(&args.images))?;
     statistics.write(&args.out)?;
@@ -261,6 +294,9 @@ fn pair(args: &PairArgs, metric: &str, measure: Measurement<'_>) -> Result<()> {
     let (first, second) = (first?, second?);
     // Both are opened before either is measured: a wrong name must not cost an hour.
     second.map(&args.common)?;
+    if args.dry_run {
+        return dry_run::say(&[&first, &second], &args.common, args.out.as_deref(), args.json);
+    }
     let (first, second) = (first.measure(&args.common)?, second.measure(&args.common)?);
     let values = measure(&first.features, &second.features)?;
     let mut warnings = Vec::new();

@@ -3,12 +3,12 @@
 use super::folder::Folder;
 use super::pairing::Pairing;
 use super::report::{number, said};
-use crate::files::{prepare, text};
+use crate::files::text;
 use crate::ui;
 use clap::Args;
 use dyweight::comm::Solo;
 use dyweight::files::image::Image;
-use dyweight::files::{NamedPath, atomic, read_prompts};
+use dyweight::files::{NamedPath, OutputGuard, atomic, read_prompts};
 use dyweight::metrics::Estimate;
 use dyweight::models::{ScoreKind, Scorer, ScorerSpec};
 use dyweight::{Error, Result};
@@ -39,7 +39,7 @@ pub struct PromptedArgs {
     #[arg(long, value_name = "order|cycle|name", default_value = "order", help_heading = "Prompts")]
     pair: String,
     /// Weights of the network: a file or a folder
-    #[arg(long, value_name = "PATH", help_heading = "Network")]
+    #[arg(long = "network", alias = "weights", value_name = "PATH", help_heading = "Network")]
     weights: PathBuf,
     /// Where the tokenizer is [beside the weights]
     #[arg(long, value_name = "DIR|FILE", help_heading = "Network")]
@@ -75,7 +75,7 @@ pub struct PromptedArgs {
 
 impl PromptedArgs {
     fn inputs(&self) -> Vec<NamedPath<'_>> {
-        let mut inputs = vec![("--prompts", self.prompts.as_path()), ("--weights", self.weights.as_path())];
+        let mut inputs = vec![("--prompts", self.prompts.as_path()), ("--network", self.weights.as_path())];
         inputs.extend(self.tokenizer.iter().map(|path| ("--tokenizer", path.as_path())));
         inputs.extend(self.config.iter().map(|path| ("--model-config", path.as_path())));
         inputs
@@ -101,7 +101,8 @@ impl PromptedArgs {
 /// Runs the command.
 pub fn run(args: &PromptedArgs, kind: ScoreKind) -> Result<()> {
     ui::set_threads(args.threads, &Solo)?;
-    prepare(&args.outputs(), &args.inputs())?;
+    let guard = OutputGuard::new(args.inputs());
+    args.outputs().into_iter().fold(guard, |guard, (name, path)| guard.file(name, path)).check()?;
     let batch = args.batch.unwrap_or(BATCH);
     if batch == 0 {
         return Err(Error::bad_value("batch", "0", "at least one image per batch"));

@@ -2,12 +2,12 @@
 
 use super::folder::{Folder, require_enough};
 use super::report::{number, said};
-use crate::files::{batch, prepare, text};
+use crate::files::{batch, text};
 use crate::ui;
 use clap::Args;
 use dyweight::comm::Solo;
 use dyweight::error::shown;
-use dyweight::files::{TensorFile, atomic};
+use dyweight::files::{OutputGuard, TensorFile, atomic};
 use dyweight::metrics::teacher::{psnr, rmse, squared_errors};
 use dyweight::{Error, Result, Tensor};
 use serde_json::json;
@@ -42,10 +42,10 @@ pub struct TeacherArgs {
 /// Runs the command.
 pub fn run(args: &TeacherArgs) -> Result<()> {
     ui::set_threads(args.threads, &Solo)?;
-    let out: Vec<_> = args.out.iter().map(|path| ("--out", path.as_path())).collect();
     // Folders of images are looked through when they are opened.
     let sets = [("the samples", args.samples.as_path()), ("the teacher's", args.teacher.as_path())];
-    prepare(&out, &sets.into_iter().filter(|(_, set)| !set.is_dir()).collect::<Vec<_>>())?;
+    let guard = OutputGuard::new(sets.into_iter().filter(|(_, set)| !set.is_dir()));
+    args.out.iter().fold(guard, |guard, path| guard.file("--out", path)).check()?;
     if args.batch == Some(0) {
         return Err(Error::bad_value("batch", "0", "at least one image per batch"));
     }

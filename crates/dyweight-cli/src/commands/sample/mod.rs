@@ -8,20 +8,17 @@ mod setup;
 pub use setup::Setup;
 
 use crate::args::{BudgetArgs, Conditions, ModelArgs, Picked, SolverArgs};
-use crate::dry_run::{Forecast, Pace};
+use crate::dry_run::Forecast;
 use crate::files::text;
 use crate::ui;
 use clap::Args;
 use dyweight::comm::Comm;
-use dyweight::error::{number, shown};
+use dyweight::error::{counted, number, shown};
 use dyweight::files::NamedPath;
-use dyweight::models::measured_rate;
 use dyweight::spec::ScheduleSpec;
-use dyweight::train::Work;
 use dyweight::{Result, Tensor};
 use output::Output;
 use serde_json::json;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -58,6 +55,9 @@ pub struct SampleArgs {
     json: bool,
 }
 
+const USUAL_SEEDS: &str = "0-15";
+const USUAL_RNG: &str = "native";
+
 /// How samples of a model are drawn.
 #[derive(Args)]
 pub struct DrawArgs {
@@ -85,10 +85,10 @@ pub struct DrawArgs {
     #[command(flatten)]
     schedule: ScheduleSpec,
     /// Seeds, one sample each: 0-63 or 1,2,5-9
-    #[arg(long, default_value = "0-15", conflicts_with = "latents", help_heading = "Samples")]
+    #[arg(long, default_value = USUAL_SEEDS, conflicts_with = "latents", help_heading = "Samples")]
     seeds: String,
     /// Noise stream of a seed: native or torch (PyTorch's CPU generator)
-    #[arg(long, default_value = "native", value_name = "native|torch", help_heading = "Samples")]
+    #[arg(long, default_value = USUAL_RNG, value_name = "native|torch", help_heading = "Samples")]
     rng: String,
     /// Unit noise from the tensor 'latents' [n,c,h,w] of a safetensors file
     #[arg(long, value_name = "FILE", help_heading = "Samples")]
@@ -99,6 +99,32 @@ pub struct DrawArgs {
 }
 
 impl DrawArgs {
+    /// The first option that was given, but for the number of a batch.
+    pub fn given(&self) -> Option<String> {
+        let Self { solver, budget, asked, schedule, .. } = self;
+        let key = |options: serde_json::Value| {
+            options.as_object()?.iter().find(|(_, value)| !value.is_null()).map(|(key, _)| key.clone())
+        };
+        let words = [
+            ("solver", solver.solver.is_some()),
+            ("nfe", budget.nfe.is_some()),
+            ("steps", budget.steps.is_some()),
+            ("weights", self.weights.is_some()),
+            ("strict", self.strict),
+            ("afs", self.afs),
+            ("denoise-to-zero", self.denoise_to_zero),
+            ("prompt", self.prompt.is_some()),
+            ("seeds", self.seeds != USUAL_SEEDS),
+            ("rng", self.rng != USUAL_RNG),
+            ("latents", self.latents.is_some()),
+        ];
+        let word = words.into_iter().find(|(_, given)| *given).map(|(option, _)| option.to_string());
+        let of_solver = || solver.given().first().and_then(|text| text.split(' ').next().map(String::from));
+        word.or_else(of_solver)
+            .or_else(|| key(serde_json::to_value(&asked.train).unwrap_or_default()))
+            .or_else(|| key(serde_json::to_value(schedule).unwrap_or_default()))
+    }
+
     /// The files that are read, beside the model's.
     pub fn files(&self) -> Vec<NamedPath<'_>> {
         let latents = self.latents.as_deref().map(|path| ("--latents", path));
@@ -141,25 +167,15 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
 /// Says what would be done.
 fn dry_run(args: &SampleArgs, setup: &Setup) -> Result<()> {
     let (model, samples, nfe) = (&setup.model, setup.samples(), setup.sampler.nfe);
-    let condition = |range: Range<usize>| Ok(setup.inputs.condition(vec![0; range.len()]));
-    let work = Work { calls: samples * nfe, gradients: 0 };
-    // A model that says what a call costs is not asked for one: it may take minutes.
-    let known = model.model.cost().map(|cost| (cost, measured_rate(model.precision())));
-    let mut seconds = match &known {
-        Some((cost, rate)) => cost.operations / rate * work.calls as f64,
-        None => Pace::of(model, &condition, setup.batch)?.seconds(work)?,
-    };
-    if let Some(decoder) = model.model.decoder().filter(|_| known.is_none()) {
-        let started = Instant::now();
-        decoder.decode(&setup.inputs.latents([0])?)?;
-        seconds += started.elapsed().as_secs_f64() * samples as f64;
-    }
+    let (work, seconds, known) = setup.forecast(samples)?;
     let mut writes: Vec<String> = Output::place(args, setup)?.iter().map(|dir| shown(dir)).collect();
     writes.extend([&args.trajectory, &args.latent_out].into_iter().flatten().map(|file| shown(file)));
     let (solver, steps) = (setup.sampler.solver.label(), setup.sampler.steps());
     let described = model.described();
-    let what = format!("make {samples} samples of {described} with {solver}: {nfe} calls each, {steps} steps");
-    Forecast { what, work, seconds, writes, known }.print(args.json);
+    let (calls, steps) = (ui::calls(nfe, setup.calls), counted(steps, "step"));
+    let what = format!("make {} of {described} with {solver}: {calls} each, {steps}", counted(samples, "sample"));
+    let held = Output::held(args, setup)?;
+    Forecast { what, work, seconds, held, writes, batch: setup.batch.min(samples), known }.print(args.json);
     Ok(())
 }
 
@@ -183,7 +199,10 @@ fn report(args: &SampleArgs, setup: &Setup, done: &Done) {
     }
     let (rate, time) = (done.made as f64 / done.seconds.max(1e-9), ui::duration(done.seconds));
     ui::say(&format!(
-        "{samples} samples of {model} with {solver}: {nfe} network calls each, {steps} steps, {time} ({rate:.0}/s)"
+        "{} of {model} with {solver}: {} each, {}, {time} ({rate:.0}/s)",
+        counted(samples, "sample"),
+        ui::calls(nfe, setup.calls),
+        counted(steps, "step")
     ));
     done.files.iter().for_each(|f| ui::print_path(f));
 }

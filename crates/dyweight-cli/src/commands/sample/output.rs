@@ -1,12 +1,11 @@
 //! What is kept of a run, and where it goes: image files, tensors, pictures.
 
 use super::{SampleArgs, Setup, draw};
-use crate::files::spare_solvers;
 use crate::ui;
 use dyweight::denoiser::Decoder;
 use dyweight::error::shown;
 use dyweight::files::image::{Image, contact_sheet, is_image};
-use dyweight::files::{Lock, NamedPath, StoredTensor, TensorFile, atomic, keep_apart, keep_folders, read_file};
+use dyweight::files::{Lock, OutputGuard, StoredTensor, TensorFile, atomic, read_file};
 use dyweight::models::Precision;
 use dyweight::report::labelled_sheet;
 use dyweight::sample::Show;
@@ -67,27 +66,53 @@ fn free(dir: PathBuf, settings: &str) -> Result<Option<PathBuf>> {
 /// Refuses outputs that cannot be written, or that would take the place of an input or of each other: before a model is
 /// loaded.
 pub fn prepare(args: &SampleArgs) -> Result<()> {
-    keep_outputs_apart(args, args.outdir.as_deref())?;
-    let given = [("--trajectory", &args.trajectory), ("--latent-out", &args.latent_out)];
-    let given: Vec<_> = given.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?))).collect();
     if let Some(dir) = args.outdir.as_ref().filter(|dir| dir.exists() && !dir.is_dir()) {
         return Err(Error::io("create", dir, std::io::ErrorKind::AlreadyExists.into()));
     }
-    spare_solvers(&given)?;
-    keep_folders(&given, &inputs(args))?;
-    given.iter().try_for_each(|(_, path)| atomic::try_place(path))
+    check_outputs(args, args.outdir.as_deref())
 }
 
-fn keep_outputs_apart(args: &SampleArgs, dir: Option<&Path>) -> Result<()> {
+fn check_outputs(args: &SampleArgs, dir: Option<&Path>) -> Result<()> {
     let written: Vec<PathBuf> = dir.iter().flat_map(|dir| WRITTEN.map(|name| dir.join(name))).collect();
+    let guard = OutputGuard::new(args.model.files().into_iter().chain(args.draw.files()));
+    let guard = written.iter().fold(guard, |guard, path| guard.beside("--out", path));
     let given = [("--trajectory", &args.trajectory), ("--latent-out", &args.latent_out)];
     let given = given.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
-    let outputs: Vec<_> = written.iter().map(|path| ("--out", path.as_path())).chain(given).collect();
-    keep_apart(&outputs, &inputs(args))
+    given.fold(guard, |guard, (flag, path)| guard.file(flag, path)).check()
 }
 
-fn inputs(args: &SampleArgs) -> Vec<NamedPath<'_>> {
-    [args.model.files(), args.draw.files()].concat()
+/// Numbers that are kept until they are written.
+struct Kept {
+    /// Of states.
+    states: usize,
+    /// Of samples.
+    samples: usize,
+    /// Of an image.
+    image: [usize; 3],
+}
+
+impl Kept {
+    /// An error for more states than are kept, and for pictures of what is none.
+    fn of(args: &SampleArgs, setup: &Setup, has_folder: bool) -> Result<Self> {
+        let (model, count) = (&setup.model.model, setup.samples());
+        let shape = model.shape();
+        let image = model.decoder().map_or(shape, Decoder::shape);
+        let numbers = count.saturating_mul(shape.iter().product());
+        let keeps_states = args.trajectory.is_some() || (has_folder && shape == PLANE);
+        let states = if keeps_states { numbers.saturating_mul(setup.sampler.states()) } else { 0 };
+        if states > MOST_NUMBERS {
+            return Err(Error::conflict(
+                format!("all states of {count} samples are {states} numbers, more than {MOST_NUMBERS}"),
+                "use fewer samples or steps, or write no states (--trajectory, or --out of points)",
+            ));
+        }
+        if args.grid && !is_image(image) {
+            return Err(Error::conflict(format!("samples of shape {image:?} are not images"), "leave --grid out"));
+        }
+        let decoded = model.decoder().is_some();
+        let keeps_samples = args.latent_out.is_some() || (has_folder && (decoded || !is_image(image)));
+        Ok(Self { states, samples: if keeps_samples { numbers } else { 0 }, image })
+    }
 }
 
 /// The output of a run.
@@ -117,34 +142,34 @@ impl<'o> Output<'o> {
         directory(args, &settings(args, setup))
     }
 
+    /// Bytes that a run holds beside its calls; an error for more states than are kept.
+    pub fn held(args: &SampleArgs, setup: &Setup) -> Result<u64> {
+        let settings = settings(args, setup);
+        let folder = directory(args, &settings)?;
+        check_outputs(args, folder.as_deref())?;
+        if let Some(dir) = folder.as_deref().filter(|dir| dir.is_dir()) {
+            claimed(dir, args, &settings)?;
+        }
+        let kept = Kept::of(args, setup, folder.is_some())?;
+        // Numbers of samples and seeds; what is largest is copied when it is written.
+        let written = if args.trajectory.is_some() { kept.states } else { kept.samples };
+        Ok((16 * setup.samples() + 8 * (kept.states + kept.samples + written)) as u64)
+    }
+
     /// Refuses what could not be written before anything is computed.
     pub fn open(args: &SampleArgs, setup: &'o Setup) -> Result<Self> {
         let (model, count) = (&setup.model, setup.samples());
         let shape = model.model.shape();
-        let image = model.model.decoder().map_or(shape, Decoder::shape);
-        let numbers = count.saturating_mul(shape.iter().product());
         let settings = settings(args, setup);
         let outdir = directory(args, &settings)?;
-        keep_outputs_apart(args, outdir.as_deref())?;
-        let keeps_states = args.trajectory.is_some() || (outdir.is_some() && shape == PLANE);
-        let all_states = if keeps_states { numbers.saturating_mul(setup.sampler.states()) } else { 0 };
-        if all_states > MOST_NUMBERS {
-            return Err(Error::conflict(
-                format!("all states of {count} samples are {all_states} numbers, more than {MOST_NUMBERS}"),
-                "use fewer samples or steps, or write no states (--trajectory, or --out of points)",
-            ));
-        }
-        if args.grid && !is_image(image) {
-            return Err(Error::conflict(format!("samples of shape {image:?} are not images"), "leave --grid out"));
-        }
+        check_outputs(args, outdir.as_deref())?;
+        let kept = Kept::of(args, setup, outdir.is_some())?;
         let mut lock = None;
         if let Some(dir) = &outdir {
             std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
             lock = Some(Lock::directory(dir)?);
             claim(dir, args, &settings)?;
         }
-        let decoded = model.model.decoder().is_some();
-        let keeps_samples = args.latent_out.is_some() || (outdir.is_some() && (decoded || !is_image(image)));
         Ok(Self {
             setup,
             _lock: lock,
@@ -153,9 +178,9 @@ impl<'o> Output<'o> {
             latent_out: args.latent_out.clone(),
             encoded: Vec::new(),
             shape,
-            image,
-            states: vec![0.0; all_states],
-            samples: vec![0.0; if keeps_samples { numbers } else { 0 }],
+            image: kept.image,
+            states: vec![0.0; kept.states],
+            samples: vec![0.0; kept.samples],
             sheet: args.grid.then(|| vec![None; count.min(MOST_ON_A_SHEET)]),
         })
     }
@@ -393,23 +418,29 @@ fn enlarged(image: &Image, factor: usize) -> Result<Image> {
 
 /// A directory holds the samples of one setting: other settings are refused, the same ones are continued.
 fn claim(dir: &Path, args: &SampleArgs, settings: &str) -> Result<()> {
+    let Some(replaced) = claimed(dir, args, settings)? else { return Ok(()) };
+    for image in replaced {
+        std::fs::remove_file(&image).map_err(|e| Error::io("remove", &image, e))?;
+    }
+    atomic::write(&dir.join(FACTS), settings.as_bytes())
+}
+
+/// The images that these settings would replace; none where they are those of the directory already.
+fn claimed(dir: &Path, args: &SampleArgs, settings: &str) -> Result<Option<Vec<PathBuf>>> {
     let path = dir.join(FACTS);
     let images = images(dir)?;
     let found = if path.exists() { Some(read_file(&path, LARGEST_FACTS)?) } else { None };
     let problem = match found {
-        Some(found) if *found == *settings.as_bytes() && !args.overwrite => return Ok(()),
+        Some(found) if *found == *settings.as_bytes() && !args.overwrite => return Ok(None),
         Some(_) => format!("{} holds samples made with other settings (see run.json there)", shown(dir)),
         // Images of unknown settings must not pass for finished ones.
         None if !images.is_empty() => format!("{} holds images, but not how they were made", shown(dir)),
-        None => return atomic::write(&path, settings.as_bytes()),
+        None => return Ok(Some(images)),
     };
-    if !args.overwrite {
-        return Err(Error::conflict(problem, "choose another --out, or --overwrite"));
+    match args.overwrite {
+        true => Ok(Some(images)),
+        false => Err(Error::conflict(problem, "choose another --out, or --overwrite")),
     }
-    for image in images {
-        std::fs::remove_file(&image).map_err(|e| Error::io("remove", &image, e))?;
-    }
-    atomic::write(&path, settings.as_bytes())
 }
 
 /// The images of seeds in a directory, `NNN000/NNNNNN.png`. Nothing else there is ours.

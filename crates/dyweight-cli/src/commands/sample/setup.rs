@@ -2,15 +2,19 @@
 
 use super::{DrawArgs, inputs};
 use crate::args::{ModelArgs, check_batch, opened};
+use crate::dry_run::Pace;
 use crate::progress::UnderWay;
 use crate::ui;
 use dyweight::comm::Comm;
-use dyweight::denoiser::Context;
+use dyweight::denoiser::{Context, Cost};
 use dyweight::learned::Learned;
-use dyweight::models::{LoadedModel, ModelSpec};
+use dyweight::models::{LoadedModel, ModelSpec, measured_rate};
 use dyweight::sample::{Drawing, Inputs, OnModel, SampleSpec, Sampler, Who, misfits};
 use dyweight::solver_file::Asked;
+use dyweight::train::Work;
 use dyweight::{Error, Result};
+use std::ops::Range;
+use std::time::Instant;
 
 const DEFAULT_BATCH: usize = 64;
 /// Of models whose samples are decoded: they are large.
@@ -23,6 +27,8 @@ pub struct Setup {
     pub sampler: Sampler,
     /// Fingerprint of learned coefficients.
     pub coefficients: Option<String>,
+    /// Network calls of an evaluation: 2 with guidance.
+    pub calls: usize,
     /// Samples per network call.
     pub batch: usize,
 }
@@ -35,6 +41,7 @@ impl Setup {
         let model = opened(&spec)?;
         check_batch(args.batch.unwrap_or(DEFAULT_BATCH), noise.count().unwrap_or(0), model.model.shape())?;
         let inputs = inputs::of(args, noise, &model)?;
+        ui::warn_of_prompts(&inputs.show);
         let learned = args.weights.as_deref().map(Learned::open).transpose()?;
         let calls = model.model.denoiser(&inputs.condition(0..1))?.info().calls;
         let guidance = inputs.guidance.or(model.model.default_guidance());
@@ -43,12 +50,31 @@ impl Setup {
         let sampler = sampler(args, learned.as_ref(), &model, calls)?;
         let usual = if model.model.decoder().is_some() { DEFAULT_LATENT_BATCH } else { DEFAULT_BATCH };
         let coefficients = learned.as_ref().map(Learned::fingerprint);
-        Ok(Self { model, inputs, sampler, coefficients, batch: args.batch.unwrap_or(usual) })
+        Ok(Self { model, inputs, sampler, coefficients, calls, batch: args.batch.unwrap_or(usual) })
     }
 
     /// Number of samples.
     pub fn samples(&self) -> usize {
         self.inputs.noise.count().unwrap_or(0)
+    }
+
+    /// What drawing so many samples takes: calls, seconds, and what a call costs where the model says so, with the
+    /// operations per second just measured.
+    pub fn forecast(&self, samples: usize) -> Result<(Work, f64, Option<(Cost, f64)>)> {
+        let work = Work { calls: samples * self.sampler.nfe, gradients: 0 };
+        // A model that says what a call costs is not asked for one: it may take minutes.
+        let known = self.model.model.cost().map(|cost| (cost, measured_rate(self.model.precision())));
+        if let Some((cost, rate)) = &known {
+            return Ok((work, cost.operations / rate * work.calls as f64, known));
+        }
+        let condition = |range: Range<usize>| Ok(self.inputs.condition(vec![0; range.len()]));
+        let mut seconds = Pace::of(&self.model, &condition, self.batch)?.seconds(work)?;
+        if let Some(decoder) = self.model.model.decoder() {
+            let started = Instant::now();
+            decoder.decode(&self.inputs.latents([0])?)?;
+            seconds += started.elapsed().as_secs_f64() * samples as f64;
+        }
+        Ok((work, seconds, known))
     }
 
     /// What the first samples show, where they were asked for classes.

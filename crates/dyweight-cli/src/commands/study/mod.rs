@@ -3,6 +3,7 @@
 mod numeric;
 mod paper;
 
+use crate::args::sources;
 use clap::{Args, Subcommand};
 use dyweight::Result;
 use dyweight::comm::Comm;
@@ -76,5 +77,5 @@ pub fn run(args: &StudyArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         StudyCommand::Stability(args) => ("stability", args),
         StudyCommand::Coefficients(args) => ("coefficients", args),
     };
-    paper::run(name, args, |setup| setup.rivals.files.clone_from(&args.solver_file), comm)
+    paper::run(name, args, |setup| setup.rivals.files = sources(&args.solver_file), comm)
 }

@@ -1,19 +1,20 @@
 //! One budget of `train`: its files and its run.
 
 use super::options::{LARGEST_CONFIG, TrainArgs, keys};
-use super::show::TrainShow;
+use super::show::{Phases, TrainShow};
 use crate::benchmark::command_line;
 use crate::dry_run::{Forecast, Pace};
 use crate::files::quoted;
 use crate::ui;
 use dyweight::comm::Comm;
 use dyweight::error::shown;
-use dyweight::files::{NamedPath, is_same_file, keep_apart, read_file};
+use dyweight::files::{OutputGuard, is_same_file, read_file};
 use dyweight::models::LoadedModel;
 use dyweight::sample::Prompts;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
 use dyweight::study::training_loss;
+use dyweight::tape::Memory;
 use dyweight::train::{Dataset, Files, Outputs, TrainConfig, TrainRun, Trainer, beside};
 use dyweight::{Error, Result};
 use std::ops::Range;
@@ -76,12 +77,12 @@ impl<'j> Job<'j> {
             inputs.retain(|(flag, _)| *flag != "--config");
         }
         let files = NEIGHBOURS.map(|ending| beside(&self.out, ending));
-        let mut outputs: Vec<NamedPath<'_>> =
-            files.iter().map(|file| ("a file beside --out,", file.as_path())).collect();
-        outputs.push(("--out", &self.out));
-        outputs.extend(args.trace.as_deref().map(|trace| ("--trace", trace)));
-        outputs.extend(args.job.cache.as_deref().map(|cache| ("--cache", cache)));
-        keep_apart(&outputs, &inputs)
+        let guard = OutputGuard::new(inputs);
+        let guard = files.iter().fold(guard, |guard, file| guard.beside("a file beside --out,", file));
+        let given =
+            [("--out", Some(&self.out)), ("--trace", args.trace.as_ref()), ("--cache", args.job.cache.as_ref())];
+        let given = given.into_iter().filter_map(|(flag, path)| Some((flag, path?)));
+        given.fold(guard, |guard, (flag, path)| guard.beside(flag, path)).check()
     }
 
     /// True if the configuration that was given is what such a run wrote down: then it may be written down anew.
@@ -112,7 +113,9 @@ impl<'j> Job<'j> {
     /// Trains on these pairs, and says what came of it.
     pub fn learn(&self, args: &TrainArgs, dataset: &Dataset) -> Result<()> {
         let (is_root, started) = (self.run.trainer.config().comm.is_root(), Instant::now());
-        let mut show = TrainShow::new(self.goes_on(args), self.calls());
+        let planned = &self.run.trainer;
+        let phases = Phases { searches: planned.is_open(), compares: planned.plan.recipe.validate_every.is_some() };
+        let mut show = TrainShow::new(self.goes_on(args), self.calls(), phases);
         let outcome = self.run.run(dataset, &mut show);
         let has_begun = show.finish();
         if let Err(Error::Cancelled) = outcome {
@@ -154,6 +157,12 @@ impl<'j> Job<'j> {
         self.run.trainer.plan.student.frame.nfe
     }
 
+    /// Network calls of an evaluation.
+    fn model_calls(&self) -> Result<usize> {
+        let condition = self.run.trainer.plan.inputs.condition(0..1);
+        Ok(self.model.model.denoiser(&condition)?.info().calls)
+    }
+
     /// Says what would be done.
     pub fn dry_run(&self, args: &TrainArgs) -> Result<()> {
         let (plan, mut work) = (&self.run.trainer.plan, self.run.trainer.work()?);
@@ -162,18 +171,24 @@ impl<'j> Job<'j> {
         }
         let recipe = &plan.recipe;
         let condition = |range: Range<usize>| Ok(plan.inputs.condition(range));
-        let seconds = Pace::of(self.model, &condition, recipe.micro_batch)?.seconds(work)?;
+        let pace = Pace::of(self.model, &condition, recipe.micro_batch.min(recipe.pairs))?;
+        let mut held = self.run.trainer.held();
+        if plan.student.memory == Memory::Keep && work.gradients > 0 {
+            // The first is among the calls that are made here.
+            held += pace.kept()? * (self.calls() / plan.calls().max(1)).saturating_sub(1) as u64;
+        }
+        let seconds = pace.seconds(work)?;
         let what = format!(
-            "train a solver of {} calls for {}: {} iterations of {} pairs, {} validation pairs",
-            self.calls(),
+            "train a solver of {} for {}: {} iterations of {} pairs, {} validation pairs",
+            ui::calls(self.calls(), self.model_calls()?),
             self.model.described(),
             recipe.iterations(),
             recipe.pairs,
             recipe.validate_every.map_or(0, |_| recipe.validation_pairs),
         );
         let ends = ["config.toml", "stats.jsonl", "loss.svg", "weights.svg"].map(|end| shown(&beside(&self.out, end)));
-        Forecast { what, work, seconds, writes: [vec![shown(&self.out)], ends.to_vec()].concat(), known: None }
-            .print(args.json);
+        let writes = [vec![shown(&self.out)], ends.to_vec()].concat();
+        Forecast { what, work, seconds, held, writes, batch: recipe.micro_batch, known: None }.print(args.json);
         Ok(())
     }
 }
@@ -199,6 +214,16 @@ fn snapshot_interval(seconds: Option<f64>) -> Result<Option<Duration>> {
     Duration::try_from_secs_f64(seconds)
         .map(Some)
         .map_err(|e| Error::bad_value("snapshot-seconds", seconds, e.to_string()))
+}
+
+/// Where solvers of a model go if nobody says where: `fashion.json`, to which the budget is added, in the working folder.
+pub fn default_out(model: &str) -> PathBuf {
+    let last = model.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(model);
+    let is_file = Path::new(model).is_file();
+    let stem = if is_file { Path::new(last).file_stem().and_then(|stem| stem.to_str()).unwrap_or(last) } else { last };
+    let is_plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    let name: String = stem.chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
+    PathBuf::from(format!("{}.json", if name.trim_matches('.').is_empty() { "solver" } else { &name }))
 }
 
 /// The file of a budget: with several, `solver.json` becomes `solver-nfe3.json`.

@@ -11,7 +11,7 @@ pub use options::TrainArgs;
 use crate::args::{on, opened};
 use crate::{files, ui};
 use dyweight::comm::Comm;
-use dyweight::files::NamedPath;
+use dyweight::files::OutputGuard;
 use dyweight::models::ModelSpec;
 use dyweight::solver_file::SolverFile;
 use dyweight::spec::Budget;
@@ -28,10 +28,10 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     ui::stop_requested();
     let mut args = args.over_config()?;
     ui::set_threads(args.threads, &**comm)?;
-    let needed = |what: &str| Error::conflict(format!("{what} is missing"), format!("give --{what}"));
-    let name = args.job.model.clone().ok_or_else(|| needed("model"))?;
-    let out = args.job.out.clone().ok_or_else(|| needed("out"))?;
+    let name = args.job.model.clone().ok_or_else(|| Error::conflict("which model?", "give --model NAME|FILE"))?;
     let budgets = args.budgets()?;
+    let out = args.job.out.clone().unwrap_or_else(|| job::default_out(&name));
+    let per_budget = budgets.len() > 1 || args.job.out.is_none();
     let range = args.job.one_file.unwrap_or(false).then_some(out.as_path());
     if range.is_some() && budgets.len() < 2 {
         return Err(Error::conflict("--one-file is for several budgets", "give them as --nfe 3,5,7"));
@@ -53,7 +53,7 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         let mut jobs: Vec<Job<'_>> = Vec::new();
         for budget in &budgets {
             let encoded = jobs.first().and_then(|job| job.run.trainer.config().prompts.clone());
-            jobs.push(make(args, *budget, job::named(&stem, budgets.len() > 1, *budget), encoded)?);
+            jobs.push(make(args, *budget, job::named(&stem, per_budget, *budget), encoded)?);
         }
         Ok(jobs)
     };
@@ -64,24 +64,22 @@ pub fn run(args: &TrainArgs, comm: &Arc<dyn Comm>) -> Result<()> {
     }
     let own = if comm.is_root() { &jobs[..] } else { &[] };
     own.iter().flat_map(|job| &job.run.trainer.warnings).for_each(|warning| ui::warn(warning));
-    let mut outputs: Vec<NamedPath<'_>> = own.iter().map(|job| ("--out", job.out.as_path())).collect();
-    outputs.extend(args.trace.as_deref().filter(|_| comm.is_root()).map(|trace| ("--trace", trace)));
-    files::spare_solvers(&outputs[own.len()..])?;
     // A folder that is not there yet takes whatever comes.
-    outputs.retain(|(_, file)| range.is_none() || file.parent().is_none_or(Path::is_dir));
-    files::place(&outputs, &args.inputs())?;
+    let is_there = |file: &Path| range.is_none() || file.parent().is_none_or(Path::is_dir);
+    let outs = own.iter().map(|job| job.out.as_path()).filter(|out| is_there(out));
+    let guard = outs.fold(OutputGuard::new(args.inputs()), |guard, out| guard.solver("--out", out));
+    let trace = args.trace.as_deref().filter(|_| comm.is_root());
+    trace.into_iter().fold(guard, |guard, trace| guard.file("--trace", trace)).check()?;
     own.iter().try_for_each(|job| job.keep_neighbours_apart(&args))?;
     own.iter().try_for_each(|job| job.run.keep_finished())?;
     if let Some(Range { out, .. }) = range.as_ref().filter(|_| comm.is_root()) {
-        files::place(&[("--out", out)], &args.inputs())?;
         let goes_on = jobs.iter().any(|job| job.run.goes_on()) && is_of(out, &budgets);
         files::keep_finished(out, args.overwrite || goes_on, "--out")?;
         let between = job::between(out, &budgets);
         let there = between.iter().filter(|file| file.parent().is_none_or(Path::is_dir));
-        let between: Vec<NamedPath<'_>> = there.map(|file| ("a budget between,", file.as_path())).collect();
-        files::place(&between, &args.inputs())?;
-        let kept = |(_, file): &NamedPath<'_>| files::keep_finished(file, args.overwrite || args.resume, "--out");
-        between.iter().try_for_each(kept)?;
+        let guard = OutputGuard::new(args.inputs()).solver("--out", out);
+        there.clone().fold(guard, |guard, file| guard.solver("a budget between,", file)).check()?;
+        there.clone().try_for_each(|file| files::keep_finished(file, args.overwrite || args.resume, "--out"))?;
     }
     if args.dry_run {
         return own.iter().try_for_each(|job| job.dry_run(&args));

@@ -2,11 +2,12 @@
 
 use crate::args::ModelOptions;
 use crate::files::quoted;
+use crate::ui;
 use clap::Args;
 use dyweight::error::shown;
 use dyweight::files::{Malformed, NamedPath, read_file};
 use dyweight::spec::{Budget, ScheduleSpec};
-use dyweight::train::TrainSpec;
+use dyweight::train::{RENAMED, TrainSpec};
 use dyweight::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -65,13 +66,13 @@ pub struct JobArgs {
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', num_args = 1, conflicts_with = "steps")]
     pub nfe: Option<Vec<usize>>,
     /// Intervals of the grid instead of network calls
-    #[arg(long)]
+    #[arg(long, help_heading = "Run")]
     pub steps: Option<usize>,
-    /// Solver file to write; several budgets add -nfeN to the name
+    /// Solver file to write; several budgets add -nfeN to the name [MODEL-nfeN.json, here]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Of several budgets also one file, --out itself, that serves all from the fewest to the most calls
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    /// One file, --out, for all budgets from the fewest to the most calls
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Run")]
     pub one_file: Option<bool>,
     /// Directory that keeps teacher results across budgets and runs
     #[arg(long, value_name = "DIR", help_heading = "Teacher")]
@@ -185,11 +186,17 @@ impl<'p> ConfigFile<'p> {
         let bytes = read_file(path, LARGEST_CONFIG)?;
         let not_text = Malformed::NotText { what: "the configuration", offset: 0 };
         let text = String::from_utf8(bytes.to_vec()).map_err(|_| Error::malformed(path, not_text))?;
-        let keys = toml::from_str(&text).map_err(|e: toml::de::Error| {
+        let mut keys: toml::Table = toml::from_str(&text).map_err(|e: toml::de::Error| {
             let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
             let line = e.span().map_or(String::new(), |span| format!("line {}: ", line(span.start)));
             inconsistent(path, format!("{line}{}", e.message()))
         })?;
+        for (old, new) in RENAMED {
+            if let Some(value) = keys.remove(*old) {
+                ui::say(&format!("{}: '{old}' is called '{new}' now", shown(path)));
+                keys.entry(*new).or_insert(value);
+            }
+        }
         Ok(Self { path, text, keys, known: Vec::new() })
     }
 

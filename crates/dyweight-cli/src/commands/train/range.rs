@@ -6,7 +6,7 @@ use super::job::{Job, named, parts};
 use crate::{files, ui};
 use dyweight::Result;
 use dyweight::comm::Comm;
-use dyweight::error::shown;
+use dyweight::error::{counted, shown};
 use dyweight::files::{Lock, atomic};
 use dyweight::sample::Prompts;
 use dyweight::solver_file::SolverFile;
@@ -70,8 +70,9 @@ impl<'r> Range<'r> {
                 match own < one.distance {
                     true => jobs.push(job),
                     false => ui::say(&format!(
-                        "{} calls: {own:.4} after a training of its own, {:.4} without: what lies between its neighbours stays",
-                        one.nfe, one.distance
+                        "{}: {own:.4} after a training of its own, {:.4} without: what lies between its neighbours stays",
+                        counted(one.nfe, "call"),
+                        one.distance
                     )),
                 }
             }
@@ -171,5 +172,6 @@ fn facts(one: &LeftOut) -> Value {
 
 fn sentence(one: &LeftOut) -> String {
     let rival = one.rival.as_ref().map_or(String::new(), |r| format!(", {} {:.4}", r.name, r.distance));
-    format!("{} calls, between trained budgets: {:.4} from the teacher{rival}", one.nfe, one.distance)
+    let calls = counted(one.nfe, "call");
+    format!("{calls}, between trained budgets: {:.4} from the teacher{rival}", one.distance)
 }

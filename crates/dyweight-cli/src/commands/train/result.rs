@@ -5,7 +5,7 @@ use super::options::TrainArgs;
 use crate::files::text;
 use crate::ui;
 use dyweight::Result;
-use dyweight::error::shown;
+use dyweight::error::{counted, shown};
 use dyweight::features::{Share, Variety};
 use dyweight::report::{LossCurve, coefficients};
 use dyweight::train::{TrainOutcome, beside};
@@ -15,7 +15,7 @@ use serde_json::json;
 const GAIN: [&str; 4] = ["distance", "best_handcrafted", "best_handcrafted_distance", "handcrafted_settings"];
 
 /// What a second stage has done to variety, and what follows from it.
-fn tell(variety: &Variety) {
+fn tell(variety: &Variety, own: Option<&str>) {
     let share =
         |name: &str, s: &Share| format!("{name} {:.3}, before {:.3} (difference ± {:.3})", s.after, s.before, s.error);
     let (precision, recall) = (share("precision", &variety.precision), share("recall", &variety.recall));
@@ -27,8 +27,14 @@ fn tell(variety: &Variety) {
         )
     });
     let judge = &variety.judge;
+    // `a+b` are features of several maps.
+    let is_its_own = own.is_some_and(|own| own.split('+').any(|name| name == judge) || own == judge);
+    let what = match is_its_own {
+        true => "the very features it was trained on, for there are no others here",
+        false => "features that nothing here was trained on",
+    };
     ui::say(&format!(
-        "among {samples} samples of the teacher, on noise of their own, by {judge}: {precision}; {recall}{distance}"
+        "by {judge}, {what}, among {samples} samples of the teacher on noise of their own: {precision}; {recall}{distance}"
     ));
     if variety.is_lost() {
         let what = if variety.recall.has_fallen() {
@@ -54,7 +60,7 @@ impl Job<'_> {
             validation: history.validations.iter().copied().map(point).collect(),
             baseline: baseline.map(|b| ("iPNDM".into(), b)),
         };
-        let title = format!("{}: {} calls", self.model.name, self.calls());
+        let title = format!("{}: {}", self.model.name, counted(self.calls(), "call"));
         curve.figure(&title).draw()?.write(&beside(&self.out, "loss"))?;
         match file.body.weights() {
             Some(w) => coefficients(&title, &w.weights, &w.time_scale).draw()?.write(&beside(&self.out, "weights")),
@@ -85,7 +91,12 @@ impl Job<'_> {
             return;
         }
         let iterations = run.iteration;
-        let mut said = format!("{} calls: {iterations} iterations in {}", self.calls(), ui::duration(seconds));
+        let mut said = format!(
+            "{}: {} in {}",
+            counted(self.calls(), "call"),
+            counted(iterations, "iteration"),
+            ui::duration(seconds)
+        );
         if let (Some(guard), Some(baseline)) = (guard, baseline) {
             let ratio = baseline / guard.best_loss;
             said += &format!("; validation loss {:.3e}, iPNDM {baseline:.3e} ({ratio:.1}x)", guard.best_loss);
@@ -98,7 +109,8 @@ impl Job<'_> {
             }
         }
         ui::say(&said);
-        trained.variety.iter().for_each(tell);
+        let own = self.run.trainer.plan.student.loss.network().map(|(name, _)| name.to_string());
+        trained.variety.iter().for_each(|variety| tell(variety, own.as_deref()));
         gain.iter().for_each(|gain| ui::say(&gain.sentence()));
         trained.file.warnings().iter().for_each(|w| ui::warn(w));
         let out = shown(&self.out);
@@ -106,7 +118,10 @@ impl Job<'_> {
         ends.extend(trained.file.body.weights().map(|_| "weights.svg"));
         let beside: Vec<String> = ends.iter().map(|end| shown(&beside(&self.out, end))).collect();
         ui::say(&format!("wrote {out}; beside it {}", beside.join(", ")));
-        ui::say(&format!("next: {}", args.next_command(&self.model.name, &self.out)));
-        ui::print_path(&self.out);
+        // A part of one file is not what is used next.
+        if args.job.one_file != Some(true) {
+            ui::say(&format!("next: {}", args.next_command(&self.model.name, &self.out)));
+            ui::print_path(&self.out);
+        }
     }
 }

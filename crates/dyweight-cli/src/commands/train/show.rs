@@ -2,7 +2,7 @@
 
 use crate::ui;
 use dyweight::Result;
-use dyweight::error::shown;
+use dyweight::error::{counted, shown};
 use dyweight::train::{Event, Iteration, StartSearch, TrainWatch, Trainer, Training};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -10,6 +10,7 @@ use std::time::Instant;
 /// Progress, warnings and an estimate of the time.
 pub struct TrainShow {
     calls: usize,
+    phases: Phases,
     /// Of the search for a start, then of the iterations, then of the comparison.
     progress: Option<ui::Progress>,
     /// True once what will run is settled.
@@ -27,12 +28,44 @@ pub struct TrainShow {
     estimated: bool,
 }
 
+/// What a training is made of: the search for a start, where there is one, the iterations, and the closing comparison.
+#[derive(Clone, Copy)]
+pub struct Phases {
+    pub searches: bool,
+    pub compares: bool,
+}
+
+impl Phases {
+    pub const SEARCH: usize = 0;
+    pub const TRAINING: usize = 1;
+    pub const COMPARISON: usize = 2;
+
+    /// "[2/3] training 3 calls".
+    pub fn title(self, phase: usize, what: &str) -> String {
+        let before = usize::from(!self.searches);
+        let all = 3 - before - usize::from(!self.compares);
+        if all == 1 { what.into() } else { format!("[{}/{all}] {what}", phase + 1 - before) }
+    }
+}
+
 impl TrainShow {
-    pub fn new(state: Option<PathBuf>, calls: usize) -> Self {
+    pub fn new(state: Option<PathBuf>, calls: usize, phases: Phases) -> Self {
         let (progress, started) = (None, Instant::now());
         let (validation, first) = (None, None);
         let (has_begun, is_compared, iterations, estimated) = (false, false, 0, false);
-        Self { calls, progress, has_begun, is_compared, validation, first, iterations, state, started, estimated }
+        Self {
+            calls,
+            phases,
+            progress,
+            has_begun,
+            is_compared,
+            validation,
+            first,
+            iterations,
+            state,
+            started,
+            estimated,
+        }
     }
 
     /// Says how long it will take once two iterations have shown it, if that is long enough to matter.
@@ -54,7 +87,9 @@ impl TrainShow {
 impl TrainWatch for TrainShow {
     fn searching(&mut self, all: usize) {
         match &mut self.progress {
-            None => self.progress = Some(ui::Progress::new("choosing the start", all)),
+            None => {
+                self.progress = Some(ui::Progress::new(&self.phases.title(Phases::SEARCH, "choosing the start"), all))
+            }
             Some(progress) => progress.add(1, ""),
         }
     }
@@ -63,13 +98,14 @@ impl TrainWatch for TrainShow {
         self.progress.take().into_iter().for_each(ui::Progress::finish);
         if trainer.config().comm.is_root() {
             let sentence = search.and_then(StartSearch::sentence);
-            sentence.iter().for_each(|sentence| ui::say(&format!("{} calls: {sentence}", self.calls)));
+            sentence.iter().for_each(|sentence| ui::say(&format!("{}: {sentence}", counted(self.calls, "call"))));
             if let Some(samples) = trainer.variety_samples() {
                 ui::say(&format!("at the end {samples} samples each of start, result and teacher are compared"));
             }
         }
         (self.has_begun, self.iterations) = (true, trainer.iterations());
-        let mut progress = ui::Progress::new(&format!("training {} calls", self.calls), self.iterations);
+        let what = format!("training {}", counted(self.calls, "call"));
+        let mut progress = ui::Progress::new(&self.phases.title(Phases::TRAINING, &what), self.iterations);
         progress.note(if self.iterations == 0 { "· searching" } else { "· validating the start" });
         self.progress = Some(progress);
     }
@@ -79,7 +115,10 @@ impl TrainWatch for TrainShow {
             self.progress.take().into_iter().for_each(ui::Progress::finish);
         }
         match &mut self.progress {
-            None => self.progress = Some(ui::Progress::new("comparing with handcrafted solvers", all)),
+            None => {
+                let title = self.phases.title(Phases::COMPARISON, "comparing with handcrafted solvers");
+                self.progress = Some(ui::Progress::new(&title, all));
+            }
             Some(progress) => progress.add(1, ""),
         }
     }
@@ -117,5 +156,20 @@ impl TrainWatch for TrainShow {
         let note = format!("· loss {:.2e}{against} · {step_is} {:.1e}", iteration.loss, iteration.rate);
         self.progress.iter_mut().for_each(|progress| progress.add(1, &note));
         ui::go_on()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Phases;
+
+    #[test]
+    fn the_closing_comparison_is_a_phase() {
+        let title = |searches, compares, phase| Phases { searches, compares }.title(phase, "x");
+        assert_eq!(title(true, true, Phases::SEARCH), "[1/3] x");
+        assert_eq!(title(true, true, Phases::COMPARISON), "[3/3] x");
+        assert_eq!(title(false, true, Phases::TRAINING), "[1/2] x");
+        assert_eq!(title(false, true, Phases::COMPARISON), "[2/2] x");
+        assert_eq!(title(false, false, Phases::TRAINING), "x");
     }
 }
