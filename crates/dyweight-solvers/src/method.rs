@@ -131,6 +131,7 @@ const DESCENT: &[&str] = &[
     "batch",
     "accumulate",
     "pairs",
+    "validate-every",
     "lr",
     "warm-up",
     "lr-rule",

@@ -265,6 +265,8 @@ pub fn loss(spec: &TrainSpec, features: impl FnOnce(&str) -> Result<Arc<dyn Feat
         ("inception", "inception", spec.inception.is_some()),
         ("resize", "inception", spec.resize.is_some()),
         ("clip-model", "clip", spec.clip_model.is_some()),
+        ("reference", "frechet", spec.joint.reference.is_some()),
+        ("moments", "frechet", spec.joint.moments.is_some()),
     ];
     if let Some((option, loss, _)) = given.iter().find(|(_, loss, given)| *given && name != *loss) {
         return Err(Error::needs(option, format!("loss = {loss}")));

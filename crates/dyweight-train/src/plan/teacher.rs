@@ -57,15 +57,20 @@ fn described(given: &TrainSpec, model: &dyn Model, plan: &TrainPlan) -> Result<T
     let last = if spec.teacher_schedule == Some(TeacherGrid::Model) { rule.range.0 } else { frame.grid.last() };
     let denoise_to_zero = spec.teacher_denoise.unwrap_or(true) && last > 0.0;
     let setting = rule.setting(&*solver, false, denoise_to_zero);
+    if matches!(plan.supervision, Supervision::Path { .. }) && spec.teacher_schedule.is_some() {
+        let why = "under path supervision the teacher's levels follow from the student's";
+        return Err(Error::no_effect("teacher-schedule", why));
+    }
     let grid = match (plan.supervision, spec.teacher_steps, spec.teacher_nfe) {
         (Supervision::Path { stride }, None, None) if plan.halved => {
             refined(&frame.schedule, &frame.grid, frame.range, stride / 2).and_then(|grid| halved(&grid))
         }
         (Supervision::Path { stride }, None, None) => refined(&frame.schedule, &frame.grid, frame.range, stride),
-        (Supervision::Path { .. }, ..) => {
+        (Supervision::Path { .. }, steps, _) => {
+            let option = if steps.is_some() { "teacher-steps" } else { "teacher-nfe" };
             return Err(Error::conflict(
-                "under path supervision the teacher's steps follow from the student's",
-                "leave `teacher-steps` and `teacher-nfe` out, or change `substeps`",
+                format!("`{option}` has no effect: under path supervision the teacher's steps follow from the student's"),
+                format!("leave `{option}` out, or change `substeps`"),
             ));
         }
         (_, Some(_), Some(_)) => {

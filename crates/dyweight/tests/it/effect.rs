@@ -21,14 +21,14 @@ fn settings() -> Vec<Value> {
     let stepwise =
         |method: &str| json!({ "method": method, "iters": 3, "batch": 4, "validation": 4, "validate-every": 1 });
     vec![
-        json!({ "pairs": 6, "validation": 6, "iters": 2, "teacher-nfe": 12, "choose-start": false }),
+        json!({ "pairs": 128, "validation": 16, "iters": 2, "teacher-nfe": 12, "choose-start": false }),
         paper(json!({})),
         paper(json!({ "plain": true, "validation": null, "validate-every": null })),
         paper(json!({ "loss": "huber" })),
         paper(json!({ "optimiser": "adamw" })),
         paper(json!({ "optimiser": "newton" })),
         paper(json!({ "supervision": "path", "teacher-nfe": null })),
-        paper(json!({ "rate": "constant" })),
+        paper(json!({ "lr-rule": "constant" })),
         paper(json!({ "method": "s4s" })),
         paper(json!({ "method": "ld3", "pairs": 8 })),
         stepwise("epd"),
@@ -59,10 +59,10 @@ fn options() -> Vec<(&'static str, Value)> {
         ("iters", json!(5)),
         ("batch", json!(6)),
         ("accumulate", json!(2)),
-        ("pairs", json!(24)),
+        ("pairs", json!(7)),
         ("lr", json!(0.0123)),
         ("warm-up", json!(0.7)),
-        ("rate", json!("cosine")),
+        ("lr-rule", json!("constant")),
         ("optimiser", json!("sgd")),
         ("weight-decay", json!(0.3)),
         ("clip", json!(1e-4)),
@@ -97,7 +97,18 @@ fn outcome(options: &Value) -> Result<String, String> {
         config.train(&mut |_, _| Ok(()))
     };
     let trained = run().map_err(|error| error.to_string())?;
-    Ok(format!("{:?} {:?} {:?}", trained.params, trained.file.realised_times, trained.history))
+    let file = &trained.file;
+    let losses: Vec<_> = file.training.iter().filter(|(key, _)| key.ends_with("loss")).collect();
+    let body = serde_json::to_string(&file.body).map_err(|error| error.to_string())?;
+    Ok(format!("{:?} {:?} {:?} {losses:?} {body}", trained.params, file.realised_times, trained.history))
+}
+
+/// True if an option says what the method has anyway, or what the setting says.
+fn is_so_anyway(setting: &Value, option: &str, value: &Value) -> bool {
+    let spec: TrainSpec = serde_json::from_value(setting.clone()).unwrap();
+    let usual = serde_json::to_value(spec.taught().unwrap().usual(spec.clone())).unwrap();
+    // No method begins with an analytical step unless it says so.
+    usual[option] == *value || (option == "afs" && usual["afs"].is_null() && *value == json!(false))
 }
 
 #[test]
@@ -108,6 +119,9 @@ fn every_option_changes_the_run_or_is_refused_by_name() {
         .filter(|(setting, option, _)| {
             setting[*option].is_null() || !["supervision", "optimiser", "loss"].contains(option)
         })
+        .filter(|(setting, option, value)| !is_so_anyway(setting, option, value))
+        // Lion goes by signs, which three clipped gradients need not turn.
+        .filter(|(setting, option, _)| (&setting["method"], *option) != (&json!("dss"), "clip"))
         .collect();
     let bases: Vec<(Value, String)> = settings()
         .into_par_iter()
@@ -121,6 +135,8 @@ fn every_option_changes_the_run_or_is_refused_by_name() {
             with[option] = value.clone();
             match outcome(&with) {
                 Ok(found) if found == *base => Some(format!("{option} = {value} changes nothing of {setting}")),
+                // Without a free first step some methods cannot make as many calls.
+                Err(said) if option == "afs" && said.contains("no grid lets") => None,
                 Err(said) if !said.contains(option) => Some(format!("{option} = {value} under {setting}: {said}")),
                 _ => None,
             }
