@@ -110,7 +110,7 @@ fn numbers_out_of_range_are_named() {
         (format!("{train} --loss huber --huber-delta 0"), "--huber-delta 0|above 0"),
         (format!("{train} --seed 18446744073709551615"), "--seed 18446744073709551615|at most"),
         (format!("{train} --snapshot-seconds nan"), "--snapshot-seconds NaN"),
-        (format!("{train} --teacher-order 5"), "--order 5|orders 1 to 4"),
+        (format!("{train} --teacher-order 5"), "--teacher-order 5|orders 1 to 4"),
         ("train --model mixture --nfe 3,0 --out a.json".into(), "--nfe 0"),
     ] {
         place.refuses(&arguments, &says.split('|').collect::<Vec<_>>());
