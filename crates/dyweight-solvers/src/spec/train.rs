@@ -26,8 +26,8 @@ pub struct TrainSpec {
     /// What is learned: see 'dyweight list methods' [dyweight].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver"))]
     pub method: Option<String>,
-    /// few (few pairs, no gradients, the best of many starts) or paper (many pairs, Adam, one start).
-    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"]), help_heading = "Optimisation"))]
+    /// few: few pairs, no gradients; paper: many, Adam.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"]), hide_possible_values = true, help_heading = "Optimisation"))]
     pub recipe: Option<TrainRecipe>,
     /// Choose what of grid, order and analytical first step is not given, by a little training of each start [true with
     /// few].
@@ -95,7 +95,8 @@ pub struct TrainSpec {
     /// Where the Huber loss turns linear [0.1].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Loss"))]
     pub huber_delta: Option<f64>,
-    /// Iterations [625; 1500 for a closed form; half as many of newton; at most 10 of gauss-newton; 16 of frechet].
+    /// Iterations [625; 1500 for a closed form; half as many of newton; 16 of frechet; at most 10 of gauss-newton, 8 for a
+    /// closed form].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub iters: Option<usize>,
     /// Pairs per iteration and accumulation round [16; 64 for a closed form and of frechet].
@@ -265,8 +266,14 @@ impl TrainSpec {
         let is_few = self.is_few() && method.learns_by_gradients();
         let second_stage = self.loss.as_deref() == Some("frechet") && self.method_name() == "dyweight";
         if second_stage && self.recipe.is_none() && self.optimiser.is_none_or(|rule| rule == Optimiser::Newton) {
-            let (iters, batch) = (self.iters.or(Some(SECOND_STAGE.0)), self.batch.or(Some(SECOND_STAGE.1)));
-            return Self { optimiser: Some(Optimiser::Newton), iters, batch, ..self.clone() };
+            let [iters, batch, every] = SECOND_STAGE;
+            return Self {
+                optimiser: Some(Optimiser::Newton),
+                iters: self.iters.or(Some(iters)),
+                batch: self.batch.or(Some(batch)),
+                validate_every: self.validate_every.or(Some(every)),
+                ..self.clone()
+            };
         }
         Self { optimiser: self.optimiser.or(is_few.then_some(Optimiser::GaussNewton)), ..self.clone() }
     }
@@ -357,8 +364,8 @@ pub enum TeacherGrid {
     Model,
 }
 
-/// Iterations of a second stage, and samples of which each takes derivatives.
-const SECOND_STAGE: (usize, usize) = (16, 64);
+/// Iterations of a second stage, samples of which each takes derivatives, and iterations between validations.
+const SECOND_STAGE: [usize; 3] = [16, 64, 4];
 
 /// Options of the loss `frechet`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
