@@ -6,8 +6,8 @@
 
 pub use crate::progress::Progress;
 use crate::{colour, flags, machine, processes};
-use dyweight::sample::Show;
 use dyweight::comm::Comm;
+use dyweight::sample::Show;
 use dyweight::{Error, Result};
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -105,7 +105,8 @@ impl Trainer {
                 (recipe.pairs_needed(), together * numbers * 8 * TAPE * (steps + 1) + matrix)
             }
         };
-        let targets = if recipe.moments.is_some() { of_teacher(validating) } else { of_teacher(pairs) + of_teacher(validating) };
+        let targets =
+            if recipe.moments.is_some() { of_teacher(validating) } else { of_teacher(pairs) + of_teacher(validating) };
         (targets + compared) as u64
     }
 

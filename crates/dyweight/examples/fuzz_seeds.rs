@@ -46,7 +46,11 @@ fn main() {
 }
 
 fn prompts() -> Vec<Vec<u8>> {
-    let all = ["a cat\n\na dog\n", "{\"prompt\": \"a cat\"}\n{\"prompt\": \"b\", \"n\": 1}\n", "id,prompt\n1,\"a, \"\"b\"\"\"\n2,c\n"];
+    let all = [
+        "a cat\n\na dog\n",
+        "{\"prompt\": \"a cat\"}\n{\"prompt\": \"b\", \"n\": 1}\n",
+        "id,prompt\n1,\"a, \"\"b\"\"\"\n2,c\n",
+    ];
     all.iter().map(|text| text.as_bytes().to_vec()).chain([b"\xef\xbb\xbfa cat\n".to_vec()]).collect()
 }
 

@@ -129,7 +129,10 @@ fn a_program_that_works_alone_refuses_to_be_started_several_times() {
         let refused = run("8");
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(2), "{said}");
-        assert!(said.contains(&format!("8 processes were started ({sign})")) && said.contains("--features mpi"), "{said}");
+        assert!(
+            said.contains(&format!("8 processes were started ({sign})")) && said.contains("--features mpi"),
+            "{said}"
+        );
         assert!(run("1").status.success() && run("many").status.success());
     }
 }

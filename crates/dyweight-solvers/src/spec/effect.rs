@@ -30,7 +30,11 @@ struct Line {
 const TABLE: &[Line] = &[
     Line { option: "huber-delta", acts: |s, _| s.loss.as_deref() == Some("huber"), idle: Needs("loss = huber") },
     Line { option: "weight-decay", acts: |s, _| decays(s), idle: Needs("optimiser = adamw") },
-    Line { option: "warm-up", acts: |s, _| s.rate.unwrap_or_default() == RateRule::WarmUp, idle: Needs("rate = warm-up") },
+    Line {
+        option: "warm-up",
+        acts: |s, _| s.rate.unwrap_or_default() == RateRule::WarmUp,
+        idle: Needs("rate = warm-up"),
+    },
     Line { option: "substeps", acts: divides, idle: Needs("supervision = path") },
     Line { option: "validation", acts: |s, _| !s.is_plain(), idle: Beside("plain") },
     Line { option: "validate-every", acts: |s, _| !s.is_plain(), idle: Beside("plain") },
@@ -78,7 +82,10 @@ fn refuse_overruled(given: &TrainSpec, spec: &TrainSpec) -> Result<()> {
     };
     let Some((option, _)) = all.into_iter().find(overruled) else { return Ok(()) };
     let decided = spec[option.as_str()].as_str().map_or_else(|| spec[option.as_str()].to_string(), String::from);
-    Err(Error::no_effect(option, format!("`method = {}` has {decided}, whatever is said", given["method"].as_str().unwrap_or_default())))
+    Err(Error::no_effect(
+        option,
+        format!("`method = {}` has {decided}, whatever is said", given["method"].as_str().unwrap_or_default()),
+    ))
 }
 
 /// The options with the method's own, and the rule of descent.

@@ -18,7 +18,8 @@ fn settings() -> Vec<Value> {
         more.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
         all
     };
-    let stepwise = |method: &str| json!({ "method": method, "iters": 3, "batch": 4, "validation": 4, "validate-every": 1 });
+    let stepwise =
+        |method: &str| json!({ "method": method, "iters": 3, "batch": 4, "validation": 4, "validate-every": 1 });
     vec![
         json!({ "pairs": 6, "validation": 6, "iters": 2, "teacher-nfe": 12, "choose-start": false }),
         paper(json!({})),
@@ -104,7 +105,9 @@ fn every_option_changes_the_run_or_is_refused_by_name() {
     let tried: Vec<(Value, &str, Value)> = settings()
         .into_iter()
         .flat_map(|setting| options().into_iter().map(move |(option, value)| (setting.clone(), option, value)))
-        .filter(|(setting, option, _)| setting[*option].is_null() || !["supervision", "optimiser", "loss"].contains(option))
+        .filter(|(setting, option, _)| {
+            setting[*option].is_null() || !["supervision", "optimiser", "loss"].contains(option)
+        })
         .collect();
     let bases: Vec<(Value, String)> = settings()
         .into_par_iter()
