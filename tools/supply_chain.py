@@ -96,7 +96,8 @@ def of_lock_files():
 
 def main():
     found = [*of_lock_files(), *of_metadata()]
-    print("\n".join(found) or "supply chain: licences, sources, checksums, bans, versions and Rust are as deny.toml has them")
+    fine = "supply chain: licences, sources, checksums, bans, versions and Rust are as deny.toml has them"
+    print("\n".join(found) or fine)
     return bool(found)
 
 

@@ -10,6 +10,7 @@
 use crate::{SharedBytes, atomic};
 use dyweight_core::error::{Error, Result};
 use dyweight_core::tensor::Tensor;
+use std::borrow::Cow;
 use std::io::Cursor;
 use std::path::Path;
 
@@ -150,6 +151,7 @@ impl Image {
             return Err(BadPng::Truncated);
         }
         let mut reader = decoder.read_info().map_err(broken)?;
+        check_palette(reader.info())?;
         let size = reader.output_buffer_size().ok_or(BadPng::TooLarge { width, height })?;
         let mut data = vec![0; size];
         reader.next_frame(&mut data).map_err(broken)?;
@@ -259,6 +261,18 @@ fn encode_png_with_texts(
     writer.write_image_data(data).expect("as many bytes as the size says, written to memory");
     writer.finish().expect("written to memory");
     bytes
+}
+
+/// An error for a palette that is no list of colours, or has fewer of them than of transparencies: the decoder takes both
+/// for granted.
+fn check_palette(info: &png::Info<'_>) -> Result<(), BadPng> {
+    let length = |list: &Option<Cow<'_, [u8]>>| list.as_ref().map_or(0, |list| list.len());
+    let (palette, transparent) = (length(&info.palette), length(&info.trns));
+    let sound = palette.is_multiple_of(3) && palette <= 3 * 256 && transparent <= palette / 3;
+    if info.color_type != png::ColorType::Indexed || sound {
+        return Ok(());
+    }
+    Err(BadPng::Broken { reason: format!("a palette of {palette} bytes with {transparent} transparencies") })
 }
 
 fn broken(error: png::DecodingError) -> BadPng {

@@ -114,6 +114,12 @@ fn stored_states_must_have_the_shape_asked_for() {
 /// 71 bytes that claim 16 646 147 × 2 pixels (with the checksum, which fuzzers skip, made right): 133 MB were taken
 /// before the first of them was looked for.
 #[test]
+fn a_palette_is_a_list_of_colours() {
+    let bytes = include_bytes!("../data/fuzz/png-palette-of-a-part");
+    assert!(matches!(Image::from_png(bytes), Err(BadPng::Broken { .. })));
+}
+
+#[test]
 fn a_png_takes_memory_by_its_size_not_by_its_header() {
     let bytes = include_bytes!("../data/fuzz/png-claims-much");
     assert_eq!(Image::from_png(bytes), Err(BadPng::Truncated));
