@@ -32,8 +32,9 @@ def sigmas_of(name, levels, steps):
 @torch.no_grad()
 def as_weights(name, title, sigmas):
     """A sampler as weights of slopes; None where it is no such solver."""
+    # In f32: some samplers hold numbers of their own in it.
     steps, states = len(sigmas) - 1, []
-    x = torch.zeros(1, steps + 1, 1, 1, dtype=torch.float64)
+    x = torch.zeros(1, steps + 1, 1, 1)
     x[0, 0] = 1.0
 
     def network(state, sigma, **_):
@@ -44,7 +45,7 @@ def as_weights(name, title, sigmas):
 
     function = comfy.samplers.sampler_object(name).sampler_function
     try:
-        end = function(network, x, torch.tensor(sigmas, dtype=torch.float64), extra_args={}, callback=None, disable=True)
+        end = function(network, x, torch.tensor(sigmas), extra_args={}, callback=None, disable=True)
     except (ValueError, TypeError, RuntimeError, AttributeError, IndexError, AssertionError):
         return None
     states.append(end.flatten().tolist())

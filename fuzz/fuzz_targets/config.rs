@@ -7,7 +7,7 @@ use dyweight::denoiser::Model;
 use dyweight::mixture::Mixture;
 use dyweight::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
 use dyweight::study::training_loss;
-use dyweight::train::TrainSpec;
+use dyweight::train::{TrainSpec, plan};
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 
@@ -58,7 +58,7 @@ fuzz_target!(|data: &[u8]| bounded(data, || {
     }
     let mixture = if model.get("flow").is_some() { Mixture::spiral().as_flow() } else { Mixture::spiral() };
     let Some(loss) = shown(training_loss(&train, mixture.shape())) else { return };
-    let Some(plan) = shown(train.plan(&mixture, &grid, budget, loss)) else { return };
-    let _ = shown(train.teacher(&mixture, &plan));
-    let _ = shown(train.pairs(&mixture, "training"));
+    let Some(plan) = shown(plan::plan(&train, &mixture, &grid, budget, loss)) else { return };
+    let _ = shown(plan::teacher(&train, &mixture, &plan));
+    let _ = shown(plan::inputs(&train, &mixture, None));
 }));

@@ -80,3 +80,10 @@ pub fn shown<T, E: std::fmt::Display>(outcome: Result<T, E>) -> Option<T> {
         }
     }
 }
+
+/// A folder of this process's own in memory, for readers that take names.
+pub fn place() -> std::path::PathBuf {
+    let folder = std::path::PathBuf::from(format!("/dev/shm/dyweight-fuzz-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder in memory");
+    folder
+}

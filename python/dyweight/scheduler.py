@@ -76,7 +76,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
             raise ValueError("this solver is an analytical step alone and calls no network")
         self._offer_table()
         # Whether the noise of the run to come was scaled by `init_noise_sigma`, or added to data.
-        self._state, self._noise_scaled, self._noise_added = None, False, False
+        self._state, self._noise_scaled, self._noise_added, self._before = None, False, False, None
         self._pipe, self._warned = None, set()
         self.set_timesteps(self.calls)
         self._warn_beyond_table()
@@ -126,7 +126,9 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         if hasattr(scheduler, "scheduler"):
             return cls._from_solver(solver, scheduler.scheduler, options).of_pipeline(scheduler)
         name, config = name_and_config(scheduler)
-        config = {**config, **options}
+        # What learning found of the process beyond the settings.
+        found = {k: v for k, v in solver.record.get("training", {}).items() if k == "told_shift"}
+        config = {**config, **found, **options}
         mine = inspect.signature(cls.__init__).parameters
         known = {key: value for key, value in config.items() if key in mine}
         made = cls(**{**known, "solver": solver.record, "own": {"_class_name": name, **config}})
@@ -147,7 +149,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         """The same scheduler with other coefficients, at the beginning of a run."""
         other = copy.copy(self)
         other.solver, other._first = solver, int(solver.afs)
-        other._state, other._noise_scaled, other._noise_added = None, False, False
+        other._state, other._noise_scaled, other._noise_added, other._before = None, False, False, None
         return other
 
     def renewed(self):
@@ -214,7 +216,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         self._step_index, self._begin_index, self._input_scaled = None, None, False
         if self._state is not None:  # what is known of the noise belongs to a run that has been
             self._noise_scaled, self._noise_added = False, False
-        self._slopes, self._state, self._returned = [], None, None
+        self._slopes, self._state, self._returned, self._before = [], None, None, None
 
     def _padding(self, steps):
         """How many timesteps of this run come before those of the solver."""
@@ -255,12 +257,19 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         return_dict: bool = True,
         per_token_timesteps=None,
         prev_timestep=None,
+        pred_original_sample=None,
     ):
-        """One step of the solver from the network's output at `sample`."""
+        """One step of the solver from the network's output at `sample`, or from the data prediction where that is given.
+
+        Some pipelines make a step for its data prediction alone, take `_step_index` back and make it again.
+        """
         if eta:
             raise ValueError(f"eta is {eta}, but a learned solver adds no noise: leave it 0")
         if self._step_index is None:
             self._step_index = self._index_of_run(timestep)
+        if self._before is not None and self._before[0] == self._step_index:
+            _, self._slopes, self._state, self._returned = self._before
+        self._before = (self._step_index, list(self._slopes), self._state, self._returned)
         i = self._solver_step()
         x = self._recall(sample)
         if self._state is None:
@@ -268,7 +277,10 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         if per_token_timesteps is not None:
             # Pipelines with a level for each token hand over the opposite: their steps count downwards.
             model_output = -model_output
-        slope = self.process.slope(self._answer(model_output, x), x, self.solver.levels[i], self.solver.times[i])
+        if pred_original_sample is not None:
+            slope = (x - pred_original_sample.to(x)) / (self.solver.times[i] + 1e-8)
+        else:
+            slope = self.process.slope(self._answer(model_output, x), x, self.solver.levels[i], self.solver.times[i])
         following = self._advance(x, slope, i)
         if per_token_timesteps is not None:
             following = self._keep_clean(following, x, per_token_timesteps)
@@ -328,16 +340,16 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         self._slopes = [x * (self.solver.analytic_slope / self._analytic_growth())]
 
     def _begun_scaled(self):
-        """Whether the first state is what `init_noise_sigma` or `add_noise` make, and not unit noise."""
-        return self.process.flow or self._noise_scaled or self._noise_added or self._solver_step() > self._first
+        """Whether the first state is what `init_noise_sigma` or `add_noise` make, and not unit noise. Only states of variance
+        one can be taken from noise as it is: of others some pipelines (Cosmos) scale it by themselves."""
+        return self.process.outer(1.0) == 1.0 or self._noise_scaled or self._noise_added or self._solver_step() > self._first
 
     def _recall(self, sample):
         """x in full precision: the state as it was returned, but for what a pipeline changed (inpainting, callbacks)."""
         given, i = sample.to(_precise(sample)), self._solver_step()
         if self._state is None and not self._begun_scaled():
-            # Noise as it is: the state of variance one, where there is such a thing.
-            time = self.solver.times[i]
-            return given * time if self.process.outer(time) == 1.0 else given / self.process.outer(time)
+            # Noise as it is: the state of variance one.
+            return given / self.process.outer(self.solver.times[i])
         x = given / self.process.outer(self.solver.levels[i])
         if self._state is None or self._returned.shape != sample.shape or self._returned.dtype != sample.dtype:
             return x

@@ -57,8 +57,11 @@ class Log:
             raise Reached
 
     def after_step(self, scheduler: Any, result: Any) -> None:
-        run = self.runs.setdefault(id(scheduler), {"scheduler": scheduler, "steps": 0})
-        run["steps"] += 1
+        run = self.runs.setdefault(id(scheduler), {"scheduler": scheduler, "steps": 0, "seen": set()})
+        # A step that is taken back and made again is one step.
+        place = getattr(scheduler, "step_index", None)
+        run["steps"] += place is None or place not in run["seen"]
+        run["seen"].add(place)
         run["end"] = result[0]
         if self.keep and run is next(iter(self.runs.values())):
             self.states.append(result[0].detach().clone())
@@ -80,6 +83,8 @@ def watched(scheduler: Any, log: Log, pass_over: bool = False) -> Any:
         if pass_over:
             bound = _taken(self, bound, takes)
         result = kind.set_timesteps(self, **bound)
+        for run in log.runs.values():
+            run["seen"] = set()
         log.offered.append({k: v for k, v in bound.items() if k != "device" and v is not None})
         log.timesteps = [float(t) for t in self.timesteps]
         return result
@@ -97,6 +102,9 @@ def watched(scheduler: Any, log: Log, pass_over: bool = False) -> Any:
     Watched.set_timesteps, Watched.step = set_timesteps, step
     if pass_over:
         set_timesteps.__signature__ = _with_grids(takes)  # type: ignore[attr-defined]
+    if not hasattr(kind, "scale_model_input"):
+        # Pipelines that compare classes take this one for one that scales.
+        Watched.scale_model_input = lambda self, sample, *_, **__: sample
     for name in ("__name__", "__qualname__", "__module__"):
         setattr(Watched, name, getattr(kind, name))
     _watch_noise(Watched, kind, log)

@@ -36,8 +36,8 @@ def _first_of_each_pipeline(root, names):
         place, kind = name.split("::")
         text = (root / f"{place}.py").read_text(encoding="utf-8")
         pipeline = re.search(rf"class {kind}\b.*?pipeline_class = (\w+)", text, re.S)
-        key = pipeline.group(1) if pipeline else name
-        if key not in seen and "Multi" not in kind:
+        key = pipeline.group(1) if pipeline else None
+        if key is not None and key not in seen and "Multi" not in kind:
             seen.add(key)
             kept.append(name)
     return kept
@@ -120,21 +120,65 @@ def _umt5(name):
     return UMT5EncoderModel(UMT5Config(vocab_size=64, d_model=32, d_kv=8, d_ff=37, num_layers=2, num_heads=4))
 
 
+#: Where Qwen's models look for these words; other networks have fewer words, and get them behind the letters.
+_QWEN = {
+    "<|im_start|>": 151644, "<|im_end|>": 151645, "<|vision_start|>": 151652, "<|vision_end|>": 151653,
+    "<|vision_pad|>": 151654, "<|image_pad|>": 151655, "<|video_pad|>": 151656,
+}  # fmt: skip
+_CHAT = """{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for c in m['content'] %}\
+{% if c['type'] == 'text' %}{{ c['text'] }}{% else %}<|vision_start|><|image_pad|><|vision_end|>{% endif %}{% endfor %}\
+{% endif %}{% endfor %}"""
+
+
 def letters(name=""):
     """A fast tokeniser of letters with the special tokens of several families."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    special = ["<pad>", "</s>", "<unk>", "<bos>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|image_pad|>", "<|vision_end|>"]
-    words = [*special, *tiny.LETTERS, " ", "\n", ".", ",", *"ABCDEFGHIJKLMNOPQ"]
-    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+    words = ["<pad>", "</s>", "<unk>", "<bos>", *_QWEN, *tiny.LETTERS, " ", "\n", ".", ",", *"ABCDEFGHIJKLMNOPQ"]
+    places = {word: i for i, word in enumerate(words)} | (_QWEN if "Qwen" in str(name) else {})
+    tokenizer = Tokenizer(models.WordLevel(places, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     made = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", bos_token="<bos>",
-        additional_special_tokens=special[4:], model_max_length=512,
+        additional_special_tokens=list(_QWEN), model_max_length=512,
     )  # fmt: skip
-    made.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    made.chat_template = _CHAT
     return made
+
+
+def _processor(name=""):
+    """Letters, and pictures in patches, as Qwen's networks take them."""
+    import transformers
+
+    if "Qwen" not in str(name):
+        return letters(name)
+    return transformers.Qwen2VLProcessor(
+        image_processor=transformers.Qwen2VLImageProcessor(), tokenizer=letters(name),
+        video_processor=transformers.Qwen2VLVideoProcessor(), chat_template=_CHAT,
+    )  # fmt: skip
+
+
+def _gemma(name):
+    from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+
+    words = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": 16}
+    sight = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28}
+    more = {"num_key_value_heads": 2, "vocab_size": 64, "sliding_window": 32}
+    return Gemma3ForConditionalGeneration(Gemma3Config(text_config={**words, **more}, vision_config={**sight, "patch_size": 14}))
+
+
+def _llama(name):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 4}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=64, num_key_value_heads=4, **sizes))
+
+
+def _hearing(name):
+    from transformers import ClapFeatureExtractor
+
+    return ClapFeatureExtractor()
 
 
 _MADE_BY_NAME = {
@@ -142,6 +186,8 @@ _MADE_BY_NAME = {
     "AutoTokenizer": letters, "T5TokenizerFast": letters, "T5Tokenizer": letters, "GemmaTokenizer": letters,
     "GemmaTokenizerFast": letters, "Qwen2Tokenizer": letters, "Qwen2TokenizerFast": letters, "LlamaTokenizer": letters,
     "LlamaTokenizerFast": letters, "RobertaTokenizer": letters, "XLMRobertaTokenizerFast": letters, "BertTokenizer": letters,
+    "AutoProcessor": _processor, "Qwen2VLProcessor": _processor, "Qwen2_5_VLProcessor": _processor, "Qwen3VLProcessor": _processor,
+    "ClapFeatureExtractor": _hearing, "Gemma3ForConditionalGeneration": _gemma, "LlamaForCausalLM": _llama,
     "AutoConfig": _t5_config, "T5EncoderModel": _t5, "UMT5EncoderModel": _umt5, "BertModel": _bert,
 }  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Files that are copies say what their originals say."""
 
+import ast
 import importlib.util
 import shutil
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import dyweight
 
 PYTHON = Path(__file__).resolve().parents[1]
 
@@ -47,3 +50,30 @@ print("fine")
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.strip() == "fine", done.stderr
+
+
+def test_the_nodes_need_nothing_but_comfyui():
+    """Whoever copies the folder has all of it."""
+    known = {"comfy", "folder_paths", "numpy", "torch", "tqdm", *sys.stdlib_module_names}
+    for path in (PYTHON.parent / "comfyui" / "dyweight").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                assert {name.name.split(".")[0] for name in node.names} <= known, path.name
+            elif isinstance(node, ast.ImportFrom):
+                here = node.level == 1 and path.with_name(f"{node.module}.py").exists()
+                assert here or (node.level == 0 and node.module.split(".")[0] in known), (path.name, node.module)
+
+
+def test_versions_and_licences_agree():
+    tomllib = pytest.importorskip("tomllib")
+    root = PYTHON.parent
+    package, nodes, workspace = (
+        tomllib.loads((root / name).read_text("utf-8"))
+        for name in ("python/pyproject.toml", "comfyui/dyweight/pyproject.toml", "Cargo.toml")
+    )
+    version = workspace["workspace"]["package"]["version"]
+    assert package["project"]["version"] == nodes["project"]["version"] == dyweight.__version__ == version
+    licence = package["project"]["license"]
+    assert nodes["project"]["license"] == {"text": licence} and licence == workspace["workspace"]["package"]["license"]
+    assert {"PublisherId", "DisplayName"} <= set(nodes["tool"]["comfy"])
+    assert package["project"]["urls"]["Repository"] == nodes["project"]["urls"]["Repository"]

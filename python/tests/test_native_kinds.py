@@ -21,10 +21,11 @@ from test_native_pipeline import TINY
 from dyweight import few_steps
 from dyweight.black_box import BlackBox
 from dyweight.diffusers import DyWeightScheduler, UnknownProcess, train_pipeline
-from dyweight.learning import check, setting_of
+from dyweight.learning import check, record_of, setting_of
 from dyweight.process import process_of
 from dyweight.scheduler import SolverFile
 from dyweight.starts import adams
+from dyweight.watching import Log, watched
 
 PAIR = (0, 0)
 
@@ -85,7 +86,7 @@ def test_flow_shift_is_read(shift):
     pipe.scheduler = diffusers.UniPCMultistepScheduler.from_config(pipe.scheduler.config, flow_shift=shift)
     expected = own_grid(pipe, call, 20)
     setting, _ = looked_at(pipe, call)
-    assert setting.long_levels == pytest.approx(expected, rel=1e-3)
+    assert setting.long_levels == pytest.approx(expected, abs=1e-3)  # UniPC tells its network whole numbers of 1000
 
 
 class ShiftedByItsSteps(diffusers.FluxPipeline):
@@ -106,16 +107,55 @@ def test_a_shift_that_depends_on_the_number_of_steps_is_that_of_the_run():
     assert [setting.process.level(t) for t in setting.few.timesteps] == pytest.approx(expected[4], rel=1e-5)
 
 
+class TellsUnshifted(diffusers.FlowMatchEulerDiscreteScheduler):
+    """As CogView4 uses its scheduler: levels are shifted, what the network is told is not."""
+
+    def set_timesteps(self, num_inference_steps=None, device=None, sigmas=None, mu=None, timesteps=None):
+        told = [1000.0 * float(v) for v in sigmas]
+        super().set_timesteps(device=device, sigmas=sigmas, mu=mu, timesteps=told)
+
+
+def test_levels_that_are_shifted_without_the_network_being_told(monkeypatch):
+    monkeypatch.setattr(TellsUnshifted, "__name__", "FlowMatchEulerDiscreteScheduler")
+    pipe, call = made.flux()
+    pipe.scheduler = TellsUnshifted(use_dynamic_shifting=True)
+    expected = own_grid(pipe, call, 20)
+    setting = setting_of(BlackBox(pipe, [call], {}), 4, 20, PAIR)
+    assert setting.long_levels == pytest.approx(expected, rel=1e-4)
+    told = [setting.process.told(level) for level in setting.long_levels]
+    assert told == pytest.approx([float(t) for t in pipe.scheduler.timesteps], rel=1e-3)
+    again = setting.scheduler(adams("Euler", [*setting.long_levels, 0.0], 1), 20)
+    assert again.timesteps.tolist() == pytest.approx(told)
+    assert type(again).from_config(again.config).timesteps.tolist() == pytest.approx(told)
+
+
 # --- pipelines that leave out a scaling ---
 
 
 def test_a_step_without_the_scaling_it_needs_is_refused_by_name():
-    """DDIM's pipeline never calls scale_model_input, which an EDM network cannot be used without."""
-    pipe, call = made.pixels()
-    pipe.scheduler = own = diffusers.EDMEulerScheduler()
+    """DDPM's pipeline never calls scale_model_input, which an EDM network cannot be used without."""
+    whole, call = made.pixels()
+    pipe = tiny.quiet(diffusers.DDPMPipeline(whole.unet, diffusers.EDMEulerScheduler()))
+    own = pipe.scheduler
     with pytest.raises(ValueError, match="scale_model_input"):
         few_steps(pipe, 3, conditions=[call], **TINY)
     assert pipe.scheduler is own
+
+
+def test_a_pipeline_that_does_not_run_with_its_scheduler_is_refused_in_a_sentence():
+    pipe, call = made.pixels()
+    pipe.scheduler = diffusers.EDMEulerScheduler()
+    with pytest.raises(NotImplementedError, match="DDIMPipeline does not run with EDMEulerScheduler .* 'eta'"):
+        few_steps(pipe, 3, conditions=[call], **TINY)
+
+
+@pytest.mark.parametrize("steps", [4, 6])
+def test_a_number_that_cannot_be_made_is_refused_with_those_that_can(steps):
+    """Heun's steps make two evaluations but for the last."""
+    pipe = tiny.stable_diffusion(made.folder())
+    pipe.scheduler = diffusers.HeunDiscreteScheduler.from_config(pipe.scheduler.config)
+    with pytest.raises(ValueError, match=f"cannot make {steps} evaluations .*{steps - 1} at .*{steps + 1} at"):
+        few_steps(pipe, steps, ["a"], **TINY)
 
 
 def test_a_pipeline_that_never_scales_its_noise_ends_at_the_right_size():
@@ -130,10 +170,12 @@ def test_a_pipeline_that_never_scales_its_noise_ends_at_the_right_size():
 # --- what pipelines do with a scheduler ---
 
 
+def make_flow():
+    return diffusers.FlowMatchEulerDiscreteScheduler()
+
+
 def euler(own, number=3):
     """Ours as Euler on a flow."""
-    from dyweight.learning import record_of
-
     levels = [1.0 - i / number for i in range(number)] + [0.0]
     return DyWeightScheduler._from_solver(SolverFile(record_of(adams("Euler", levels, 1), process_of(own), number)), own, {})
 
@@ -175,6 +217,35 @@ def test_copies_of_a_scheduler_step_for_themselves():
         y = two.step(torch.full((1, 5), 3.0), t, y).prev_sample
     torch.testing.assert_close(x, torch.zeros(1, 2))
     torch.testing.assert_close(y, torch.full((1, 5), -1.0))
+
+
+@pytest.mark.parametrize("make", [diffusers.FlowMatchEulerDiscreteScheduler, lambda: euler(make_flow())])
+def test_a_step_that_is_taken_back_is_one_step(make):
+    """Cosmos asks a step for its data prediction, takes it back, and steps with a mixture of predictions."""
+    log = Log()
+    scheduler = watched(make(), log)
+    scheduler.set_timesteps(3)
+    x = torch.ones(1, 2)
+    for t in scheduler.timesteps:
+        scheduler.step(torch.full((1, 2), 9.0), t, x, return_dict=False)
+        scheduler._step_index -= 1
+        x = scheduler.step(torch.ones(1, 2), t, x, return_dict=False)[0]
+    assert log.evaluations == 3
+    torch.testing.assert_close(x, torch.zeros(1, 2))
+
+
+def test_a_data_prediction_that_is_given_counts_and_a_state_that_the_pipeline_scaled_is_taken_as_it_is():
+    """As Cosmos does, which multiplies its noise by the configuration's sigma_max."""
+    own = diffusers.EDMEulerScheduler(sigma_max=2.0)
+    record = record_of(adams("Euler", [2.0, 1.0, 0.0], 1), process_of(own), 2)
+    ours = DyWeightScheduler._from_solver(SolverFile(record), own, {})
+    ours.set_timesteps(2)
+    x, wanted, after = torch.full((1, 2), 5.0), torch.full((1, 2), 1.0), []
+    for t in ours.timesteps:
+        ours.scale_model_input(x, t)
+        x = ours.step(torch.zeros(1, 2), t, x, pred_original_sample=wanted, return_dict=False)[0]
+        after.append(float(x[0, 0]))
+    assert after == pytest.approx([3.0, 1.0])
 
 
 def test_guidance_that_nobody_gave_is_the_signatures():

@@ -93,6 +93,7 @@ REFUSED = {
     "unknown class": (diffusers.VQDiffusionScheduler(num_vec_classes=10), "its process is not known"),
     "settings of nothing": ({"seconds": 3}, "name no process"),
     "schedule": ({**SD, "beta_schedule": "laplace"}, "'laplace' is not known"),
+    "levels apart from timesteps": (diffusers.EulerDiscreteScheduler(interpolation_type="log_linear"), "'log_linear' is not"),
     "prediction": (diffusers.DDIMScheduler(prediction_type="sample").config | {"prediction_type": "score"}, "'score'"),
     "mixed": (diffusers.UniPCMultistepScheduler(use_flow_sigmas=True, prediction_type="v_prediction"), "use_flow_sigmas"),
 }

@@ -11,8 +11,8 @@ use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::{Budget, ScheduleSpec};
 use dyweight_study::training_loss;
 use dyweight_train::{
-    Event, Files, Iteration, Outputs, StartSearch, TrainConfig, TrainRun, TrainSpec, TrainWatch, Trainer, Training,
-    beside, run_each,
+    Event, Files, Iteration, Outputs, RENAMED, StartSearch, TrainConfig, TrainRun, TrainSpec, TrainWatch, Trainer,
+    Training, beside, run_each,
 };
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -45,10 +45,11 @@ fn keys<T: serde::Serialize + Default>() -> Vec<String> {
     }
 }
 
-/// What training and schedules can be told.
+/// What training and schedules can be told; older names of options are understood too.
 #[pyfunction]
 pub fn option_names() -> Vec<String> {
-    [keys::<TrainSpec>(), keys::<ScheduleSpec>()].concat()
+    let older = RENAMED.iter().map(|(old, _)| old.to_string()).collect();
+    [keys::<TrainSpec>(), keys::<ScheduleSpec>(), older].concat()
 }
 
 impl Request {

@@ -1,7 +1,7 @@
 //! How much work a run is, before it is done.
 
 use crate::Supervision;
-use crate::gauss_newton::{GaussNewton, LADDER};
+use crate::gauss_newton::GaussNewton;
 use crate::targets::CHUNK;
 use crate::trainer::Trainer;
 use dyweight_core::error::Result;
@@ -38,7 +38,7 @@ impl std::ops::Add for Work {
 
 /// Bytes of a list of numbers beside the numbers.
 const LIST: usize = 40;
-/// How often an end is held at once: as solved, gathered, and in the equations.
+/// How often an end is held at once: as it was solved, and gathered.
 const ENDS: usize = 2;
 /// What a step of a recorded pass holds of a state: the state, its slope, sums, and a derivative of each.
 const TAPE: usize = 6;
@@ -93,9 +93,9 @@ impl Trainer {
         let validating = if recipe.validate_every.is_some() { recipe.validation_pairs } else { 0 };
         let parameters = plan.start.len();
         let (pairs, compared) = match recipe.gauss_newton {
-            // An end for each pair and parameter, in a list of its own; then one for each damping that is tried.
+            // An end for each pair and parameter, in a list of its own; where starts are chosen, those of two of them.
             Some(_) => {
-                let ends = (recipe.pairs * (parameters + 1)).max(validating * LADDER.len());
+                let ends = recipe.pairs * (parameters + 1) * if self.is_open() { 2 } else { 1 };
                 (recipe.pairs, ends * (8 * numbers + LIST) * ENDS)
             }
             // States and slopes of a pass, and their derivatives.

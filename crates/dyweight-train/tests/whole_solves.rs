@@ -85,7 +85,7 @@ fn what_whole_solves_do_not_have_is_refused() {
     for (option, spec) in [
         ("`lr`", TrainSpec { lr: Some(0.1), ..own() }),
         ("`batch`", TrainSpec { batch: Some(4), ..own() }),
-        ("`clip`", TrainSpec { clip: Some(1.0), ..own() }),
+        ("`clip-gradient`", TrainSpec { clip: Some(1.0), ..own() }),
         ("l1", TrainSpec { loss: Some("l1".into()), ..own() }),
         ("at most 256 parameters", TrainSpec { method: Some("amed".into()), ..own() }),
     ] {

@@ -31,6 +31,9 @@ fn main() {
         ("config", configs()),
         ("state", states()),
         ("records", records()),
+        ("prompts", prompts()),
+        ("tokenizer", tokenizers()),
+        ("folder", folders()),
     ];
     for (target, files) in all {
         let folder = root.join(target);
@@ -40,6 +43,40 @@ fn main() {
             std::fs::write(folder.join(format!("seed{index:02}")), bytes).expect("the file can be written");
         }
     }
+}
+
+fn prompts() -> Vec<Vec<u8>> {
+    let all = [
+        "a cat\n\na dog\n",
+        "{\"prompt\": \"a cat\"}\n{\"prompt\": \"b\", \"n\": 1}\n",
+        "id,prompt\n1,\"a, \"\"b\"\"\"\n2,c\n",
+    ];
+    all.iter().map(|text| text.as_bytes().to_vec()).chain([b"\xef\xbb\xbfa cat\n".to_vec()]).collect()
+}
+
+/// One of each kind, the first byte saying which; see the target.
+fn tokenizers() -> Vec<Vec<u8>> {
+    let clip = br#"{"a":0,"b</w>":1,"ab</w>":2,"<|startoftext|>":3,"<|endoftext|>":4}"#;
+    let clip = [&[0], &clip[..], b"\0#version: 0.2\na b</w>\n"].concat();
+    let t5 = json!({"model": {"type": "Unigram", "unk_id": 2, "vocab": [["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0], ["a", -1.0]]}});
+    let t5 = [&[1], t5.to_string().as_bytes()].concat();
+    // Pieces of a SentencePiece model: text, score, kind.
+    let piece = |text: &str, kind: u8| {
+        let body = [&[0x0a, text.len() as u8], text.as_bytes(), &[0x15, 0, 0, 0x80, 0xbf, 0x18, kind]].concat();
+        [&[0x0a, body.len() as u8], &body[..]].concat()
+    };
+    let model = [vec![2], piece("<pad>", 3), piece("</s>", 3), piece("<unk>", 2), piece("a", 1)].concat();
+    vec![clip, t5, model, b"\x03[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n##b\n".to_vec()]
+}
+
+/// The index of a pipeline, its network's configuration, and the index of its weights.
+fn folders() -> Vec<Vec<u8>> {
+    let index = json!({"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", "UNet2DConditionModel"]});
+    let config = json!({"_class_name": "UNet2DConditionModel", "in_channels": 4, "out_channels": 4, "block_out_channels": [8, 16],
+        "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D"], "up_block_types": ["CrossAttnUpBlock2D", "UpBlock2D"],
+        "layers_per_block": 1, "cross_attention_dim": 8, "attention_head_dim": 2, "sample_size": 8});
+    let weights = json!({"metadata": {"total_size": 8}, "weight_map": {"conv_in.weight": "a.safetensors", "conv_in.bias": "../b"}});
+    vec![[index.to_string(), config.to_string(), weights.to_string()].join("\0").into_bytes()]
 }
 
 /// Small networks of every family and preconditioning.

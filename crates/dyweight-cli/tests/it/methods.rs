@@ -16,7 +16,7 @@ const METHODS: &[(&str, &str)] = &[
     ("dlms", "--nfe 3 --iters 10 --batch 4 --validation 8"),
     ("s4s", "--nfe 4 --relax --pairs 16 --iters 40 --batch 8 --validation 16"),
     ("s4s-alt", "--nfe 4 --iters 64 --batch 8 --validation 16"),
-    ("gits", "--nfe 4 --afs --samples 8"),
+    ("gits", "--nfe 4 --afs --gits-samples 8"),
 ];
 
 fn results(place: &Place, name: &str) -> (Vec<u8>, Vec<u8>) {
@@ -221,7 +221,7 @@ fn options_of_other_methods_are_refused() {
     let place = Place::new("foreign-options");
     let train = |rest: &str| format!("train --model mixture --nfe 3 --out a.json {rest}");
     place.refuses(&train("--method nothing"), &["method", "nothing"]);
-    place.refuses(&train("--points 3"), &["--points has no effect: --method dyweight"]);
+    place.refuses(&train("--epd-points 3"), &["--epd-points has no effect: --method dyweight"]);
     place.refuses(&train("--method ld3 --afs"), &["--afs has no effect: --method ld3"]);
     place.refuses(&train("--method gits --lr 0.1"), &["--lr has no effect: --method gits"]);
     place.refuses(&train("--method epd"), &["3"]);

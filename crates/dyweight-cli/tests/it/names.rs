@@ -112,3 +112,47 @@ fn the_longest_names_can_be_used() {
     assert_eq!(place.names().len(), 2);
     place.refuses(&format!("sample --model mixture --nfe 3 --trajectory {longest}x"), &["File name too long"]);
 }
+
+#[test]
+fn a_name_of_the_hub_is_found_in_its_cache_and_nothing_is_downloaded() {
+    let place = Place::new("hub");
+    let repository = place.0.join("cache/hub/models--owner--name");
+    std::fs::create_dir_all(repository.join("snapshots/0123abcd")).unwrap();
+    std::fs::create_dir_all(repository.join("refs")).unwrap();
+    std::fs::write(repository.join("refs/main"), "0123abcd").unwrap();
+    let mixture: [(&str, &[usize], &[f64]); 3] = [
+        ("model.mu", &[2, 2], &[0.5, 0.1, -0.5, 0.0]),
+        ("model.std", &[2], &[0.1, 0.2]),
+        ("model.weight", &[2], &[1.0, 1.0]),
+    ];
+    place.tensors("cache/hub/models--owner--name/snapshots/0123abcd/mix.safetensors", &mixture);
+    place.tensors("file.safetensors", &mixture);
+    let sampled = |model: &str, variable: &str, folder: &str, out: &str| {
+        let mut command = place.command(&format!("sample --model {model} --nfe 3 --seeds 0-3 --out {out}"));
+        let without = ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"];
+        without.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        let output = command.env(variable, place.0.join(folder)).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert!(sampled("file.safetensors", "HF_HOME", "cache", "plain").0);
+    for (i, (model, variable, folder)) in [
+        ("owner/name", "HF_HOME", "cache"),
+        ("owner/name@main", "HF_HUB_CACHE", "cache/hub"),
+        ("owner/name@0123abcd", "HUGGINGFACE_HUB_CACHE", "cache/hub"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let out = format!("found-{i}");
+        let (worked, said) = sampled(model, variable, folder, &out);
+        assert!(worked, "{model}: {said}");
+        let samples = |name: &str| dyweight::files::TensorFile::read(&place.path(name)).unwrap().tensors;
+        assert_eq!(samples(&out), samples("plain"), "{model}");
+    }
+    for (model, says) in [("owner/other", "hf download owner/other"), ("owner/name@v2", "known: main, 0123abcd")] {
+        let (worked, said) = sampled(model, "HF_HOME", "cache", "never");
+        assert!(!worked && said.contains(says), "{model}: {said}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Where an option of training does something: the one table. What an option changes nothing of refuses it.
 //!
 //! Options that belong to a method stand with the method ([`Method::options`]); those of a loss where the loss is made.
+//! What changes memory or speed alone may be said anywhere.
 
 use super::TrainSpec;
 use crate::method::Method;
@@ -15,10 +16,8 @@ enum Idle {
     Needs(&'static str),
     /// Another leaves nothing of it.
     Beside(&'static str),
-    /// Something else.
-    For(&'static str),
 }
-use Idle::{Beside, For, Needs};
+use Idle::{Beside, Needs};
 
 /// An option, where it does something, and what is missing elsewhere. The options asked are those with the method's own
 /// filled in.
@@ -34,17 +33,12 @@ const TABLE: &[Line] = &[
     Line {
         option: "warm-up",
         acts: |s, _| s.rate.unwrap_or_default() == RateRule::WarmUp,
-        idle: Needs("rate = warm-up"),
+        idle: Needs("lr-rule = warm-up"),
     },
     Line { option: "substeps", acts: divides, idle: Needs("supervision = path") },
     Line { option: "validation", acts: |s, _| !s.is_plain(), idle: Beside("plain") },
     Line { option: "validate-every", acts: |s, _| !s.is_plain(), idle: Beside("plain") },
     Line { option: "patience", acts: |s, _| !s.is_plain(), idle: Beside("plain") },
-    Line {
-        option: "memory",
-        acts: takes_gradients,
-        idle: For("this training takes no gradient that anything is kept for"),
-    },
 ];
 
 fn decays(spec: &TrainSpec) -> bool {
@@ -54,10 +48,6 @@ fn decays(spec: &TrainSpec) -> bool {
 /// True if the teacher's steps follow from the student's.
 fn divides(spec: &TrainSpec, method: &dyn Method) -> bool {
     spec.supervision.as_deref() == Some("path") || own(method, "substeps", spec).is_some()
-}
-
-fn takes_gradients(spec: &TrainSpec, method: &dyn Method) -> bool {
-    method.learns_by_gradients() && !spec.is_gauss_newton()
 }
 
 /// What the method says where nothing was said, under options as given otherwise.
@@ -77,7 +67,6 @@ pub fn refuse_idle(method: &dyn Method, given: &TrainSpec) -> Result<()> {
         return Err(match idle {
             Needs(other) => Error::needs(option, other),
             Beside(other) => Error::excluded(option, other),
-            For(why) => Error::no_effect(option, why),
         });
     }
     Ok(())
@@ -136,15 +125,13 @@ mod tests {
             ("huber-delta", json!(0.5), json!({ "recipe": "paper" }), json!({ "loss": "huber" })),
             ("weight-decay", json!(0.5), json!({}), json!({ "optimiser": "adamw" })),
             ("weight-decay", json!(0.5), json!({ "method": "ld3" }), json!({ "method": "dss" })),
-            ("warm-up", json!(0.5), json!({ "rate": "constant" }), json!({})),
-            ("warm-up", json!(0.5), json!({ "method": "s4s" }), json!({ "method": "s4s", "rate": "warm-up" })),
+            ("warm-up", json!(0.5), json!({ "lr-rule": "constant" }), json!({})),
+            ("warm-up", json!(0.5), json!({ "method": "s4s" }), json!({ "method": "s4s", "lr-rule": "warm-up" })),
             ("substeps", json!(3), json!({}), json!({ "supervision": "path" })),
             ("substeps", json!(7), json!({ "method": "s4s" }), json!({ "method": "epd" })),
             ("validation", json!(3), json!({ "plain": true }), json!({})),
             ("validate-every", json!(3), json!({ "plain": true }), json!({})),
             ("patience", json!(3), json!({ "plain": true }), json!({})),
-            ("memory", json!("keep"), json!({}), json!({ "recipe": "paper" })),
-            ("memory", json!("keep"), json!({ "method": "gits" }), json!({ "optimiser": "newton" })),
             ("teacher-denoise", json!(true), json!({ "method": "epd" }), json!({ "method": "ld3" })),
             ("teacher-denoise", json!(true), json!({ "method": "amed" }), json!({})),
         ];

@@ -26,8 +26,8 @@ pub struct TrainSpec {
     /// What is learned: see 'dyweight list methods' [dyweight].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver"))]
     pub method: Option<String>,
-    /// few (few pairs, no gradients, the best of many starts) or paper (many pairs, Adam, one start).
-    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"]), help_heading = "Optimisation"))]
+    /// few: few pairs, no gradients; paper: many, Adam.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"]), hide_possible_values = true, help_heading = "Optimisation"))]
     pub recipe: Option<TrainRecipe>,
     /// Choose what of grid, order and analytical first step is not given, by a little training of each start [true with
     /// few].
@@ -75,8 +75,8 @@ pub struct TrainSpec {
     /// [l2].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Loss"))]
     pub loss: Option<String>,
-    /// Feature network of the losses features and frechet: fashion or fashion-judge; the other one judges a second
-    /// stage [fashion].
+    /// Features of the losses features and frechet: fashion, fashion-judge or pixels, or several with commas between;
+    /// what is not named judges a second stage [fashion; fashion,pixels of frechet].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Loss"))]
     pub features: Option<String>,
     /// Weights of Inception-v3 for the loss inception.
@@ -95,10 +95,11 @@ pub struct TrainSpec {
     /// Where the Huber loss turns linear [0.1].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Loss"))]
     pub huber_delta: Option<f64>,
-    /// Iterations [625; 1500 for a closed form; half as many of newton; at most 10 of gauss-newton].
+    /// Iterations [625; 1500 for a closed form; half as many of newton; 16 of frechet; at most 10 of gauss-newton, 8 for a
+    /// closed form].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub iters: Option<usize>,
-    /// Pairs per iteration and accumulation round [16; 64 for a closed form].
+    /// Pairs per iteration and accumulation round [16; 64 for a closed form and of frechet].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub batch: Option<usize>,
     /// Accumulation rounds per iteration [1].
@@ -260,10 +261,21 @@ impl TrainSpec {
         self.choose_start.unwrap_or(self.is_few()) && chosen_for && (left || !schedule.names_a_rule())
     }
 
-    /// The options with the rule of descent that a recipe of few pairs has.
+    /// The options with the rule of descent that a recipe of few pairs has, or a second stage.
     pub fn with_recipe(&self, method: &dyn Method) -> Self {
-        let chosen = self.is_few() && method.learns_by_gradients();
-        Self { optimiser: self.optimiser.or(chosen.then_some(Optimiser::GaussNewton)), ..self.clone() }
+        let is_few = self.is_few() && method.learns_by_gradients();
+        let second_stage = self.loss.as_deref() == Some("frechet") && self.method_name() == "dyweight";
+        if second_stage && self.recipe.is_none() && self.optimiser.is_none_or(|rule| rule == Optimiser::Newton) {
+            let [iters, batch, every] = SECOND_STAGE;
+            return Self {
+                optimiser: Some(Optimiser::Newton),
+                iters: self.iters.or(Some(iters)),
+                batch: self.batch.or(Some(batch)),
+                validate_every: self.validate_every.or(Some(every)),
+                ..self.clone()
+            };
+        }
+        Self { optimiser: self.optimiser.or(is_few.then_some(Optimiser::GaussNewton)), ..self.clone() }
     }
 
     /// The options with those of the method's recipe. Of a recipe for gradients only what is compared is left.
@@ -352,6 +364,9 @@ pub enum TeacherGrid {
     Model,
 }
 
+/// Iterations of a second stage, samples of which each takes derivatives, and iterations between validations.
+const SECOND_STAGE: [usize; 3] = [16, 64, 4];
+
 /// Options of the loss `frechet`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -362,7 +377,7 @@ pub struct JointOptions {
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME|FILE", help_heading = "Loss"))]
     pub reference: Option<String>,
     /// Samples that make the moments of the loss frechet, others in every iteration; --batch of them take derivatives
-    /// [1000].
+    /// [800].
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", help_heading = "Loss"))]
     pub moments: Option<usize>,
 }
@@ -370,7 +385,7 @@ pub struct JointOptions {
 impl JointOptions {
     /// Samples that make the moments.
     pub fn samples(&self) -> Result<usize> {
-        match self.moments.unwrap_or(1000) {
+        match self.moments.unwrap_or(800) {
             n if (2..=1_000_000).contains(&n) => Ok(n),
             n => Err(Error::bad_value("moments", n, "must lie between 2 and 1000000")),
         }

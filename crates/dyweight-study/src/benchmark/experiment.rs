@@ -79,8 +79,10 @@ pub struct Judging {
 /// Calls of a teacher that nothing is said about; a method that cannot make as many makes the next number it can.
 const USUAL_TEACHER: usize = 35;
 
-/// Bytes that are found of a sample: its errors, its distances, its slopes.
-const FOUND: usize = 64;
+/// Bytes that are found of a sample: errors and distances, as found and as joined,
+const FOUND: usize = 180;
+/// and slopes at each call.
+const SLOPES: usize = 32;
 
 /// A list of entries on some subjects.
 pub struct Experiment {
@@ -168,8 +170,12 @@ impl Judging {
         subject.inputs(Noise::Seeds { seeds: self.seeds.iter().collect(), rng: self.rng })
     }
 
-    /// The teacher on a subject.
+    /// The teacher on a subject. Its errors call its options by their own names.
     pub fn teacher(&self, subject: &Subject) -> Result<Teacher> {
+        self.described(subject).map_err(|error| error.renamed(&[("order", "teacher-order"), ("solver", "teacher")]))
+    }
+
+    fn described(&self, subject: &Subject) -> Result<Teacher> {
         let on = subject.on()?;
         let solver = self.teacher.at_highest_order().build(on.model.is_bounded())?;
         let rule = GridRule::new(&self.schedule, on.model, on.calls)?;
@@ -222,11 +228,11 @@ impl Experiment {
     /// Bytes held beside the calls, at most: the teacher's samples, and what is found of those of an entry. Calibrated by
     /// `benches/memory.py`.
     pub fn held(&self) -> u64 {
-        let samples = self.judging.seeds.len();
+        let (samples, calls) = (self.judging.seeds.len(), self.entries.iter().map(|e| e.nfe).max().unwrap_or(0));
         let of = |subject: &Subject| {
             let numbers: usize = subject.model.model.shape().iter().product();
             let features = self.judging.reference.as_ref().map_or(0, |(map, _)| map.dims());
-            samples * (8 * numbers + FOUND + 24 * features)
+            samples * (8 * numbers + FOUND + SLOPES * calls + 24 * features)
         };
         self.subjects.iter().map(of).max().unwrap_or(0) as u64
     }

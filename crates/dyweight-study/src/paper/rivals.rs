@@ -57,8 +57,9 @@ fn entries(setup: &StudySetup) -> Vec<Entry> {
                 Candidate::Learned { train, schedule, on: 0, after }
             };
             let once = train.count_parallel == Some(CountParallel::Once);
-            // Authors have their rates, and a search has none.
-            let open = !setup.rivals.paper && method != "gits" && train.lr.is_none() && train.optimiser.is_none();
+            // A search has no rate.
+            let is_said = setup.rivals.paper || setup.rivals.authors_rates || train.lr.is_some();
+            let open = !is_said && method != "gits" && train.optimiser.is_none();
             let own = plan.resolved.lr.filter(|_| open);
             let rates: Vec<f64> = own.map_or(Vec::new(), |own| RATES.map(|share| share * own).to_vec());
             let trained = Entry { once, rates, ..Entry::new(row_of(method), *nfe, who(&train, None)) };

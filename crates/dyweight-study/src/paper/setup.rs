@@ -28,6 +28,8 @@ pub struct RivalSetup {
     pub methods: Vec<String>,
     /// Each method with its authors' teacher instead of the same for all.
     pub paper: bool,
+    /// Each method at its authors' rate instead of the best of three.
+    pub authors_rates: bool,
     /// Calls that could be made side by side are counted once.
     pub once: bool,
     /// Solver files that take part too.

@@ -113,7 +113,12 @@ pub(crate) fn plan_with(
     let defaults = Defaults::of(model);
     let recipe = match spec.is_gauss_newton() {
         true => recipe_of_few(&spec, &*learnable, &defaults)?,
-        false => Recipe { relax, moments, distinct, ..recipe(&spec, method, (&*learnable, &frame), &defaults)? },
+        false => {
+            let recipe = recipe(&spec, method, (&*learnable, &frame), &defaults)?;
+            // Moments of few samples say little.
+            let validation_pairs = spec.validation.or(moments).unwrap_or(recipe.validation_pairs);
+            Recipe { relax, moments, distinct, validation_pairs, ..recipe }
+        }
     };
     if let Some(distinct) = recipe.distinct.filter(|distinct| *distinct < recipe.pairs) {
         let expected = format!("an iteration takes {} pairs: at least so many", recipe.pairs);
@@ -334,14 +339,16 @@ pub struct Defaults {
     pub validation: usize,
     /// Training and validation pairs of Gauss–Newton, which learns from few.
     pub few: (usize, usize),
+    /// True if its first iterations take a part of the pairs.
+    pub grows: bool,
 }
 
 impl Defaults {
     /// The usual amounts for a model.
     pub fn of(model: &dyn Model) -> Self {
         match model.is_light() {
-            true => Self { iterations: 1500, batch: 64, validation: 1024, few: (1024, 1024) },
-            false => Self { iterations: 625, batch: 16, validation: 64, few: (48, 16) },
+            true => Self { iterations: 1500, batch: 64, validation: 1024, few: (1024, 1024), grows: false },
+            false => Self { iterations: 625, batch: 16, validation: 64, few: (48, 16), grows: true },
         }
     }
 }

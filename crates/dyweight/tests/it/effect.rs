@@ -1,8 +1,8 @@
 //! What an option of training is taken for, it does: every option under every kind of training either changes the run or
 //! is refused by its name. Only what changes speed and memory is left out.
 
-use dyweight::spec::Budget;
 use dyweight::mixture::Mixture;
+use dyweight::spec::Budget;
 use dyweight::train::{TrainConfig, TrainSpec};
 use rayon::prelude::*;
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@ use dyweight::spec::budget::check_steps;
 use dyweight::study::benchmark::View;
 use dyweight::study::paper::{RivalSetup, StudySetup, named as study_named};
 use dyweight::train::plan::show;
-use dyweight::train::{CountParallel, SpanSpec};
+use dyweight::train::{CountParallel, SpanSpec, TrainSpec};
 use dyweight::{Error, Result};
 use std::sync::Arc;
 
@@ -99,6 +99,9 @@ pub struct RivalArgs {
     /// equal: the same pairs and teacher for all; paper: each with its authors' teacher
     #[arg(long, value_name = "equal|paper", default_value = "equal")]
     recipe: String,
+    /// Train each method at its authors' rate, instead of at the best of three, found on other seeds
+    #[arg(long)]
+    authors_rates: bool,
     #[command(flatten)]
     counted: Picked<Counted>,
 }
@@ -119,7 +122,8 @@ impl RivalArgs {
         }
         let paper = named("recipe", &self.recipe, &[("equal", false), ("paper", true)])?;
         let once = self.counted.train.count_parallel == Some(CountParallel::Once);
-        Ok(RivalSetup { methods: self.methods.clone(), paper, once, files: Vec::new() })
+        let (methods, authors_rates) = (self.methods.clone(), self.authors_rates);
+        Ok(RivalSetup { methods, paper, authors_rates, once, files: Vec::new() })
     }
 }
 
@@ -129,6 +133,11 @@ impl PaperArgs {
         let (reference, shape) = (self.reference.open(&model)?, model.model.shape());
         let mut setup = StudySetup::new(model, self.quick)?;
         setup.reference = reference;
+        if self.training.train.is_gauss_newton() {
+            // What a quick look says of descent by gradients.
+            let (batch, iters, validation, validate_every) = (None, None, None, None);
+            setup.train = TrainSpec { recipe: None, batch, iters, validation, validate_every, ..setup.train };
+        }
         setup.train = on(self.training.over(&setup.train)?, &setup.model)?;
         setup.show = show(&setup.train, &*setup.model.model, None)?;
         ui::warn_of_prompts(&setup.show);

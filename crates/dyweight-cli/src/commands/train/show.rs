@@ -52,18 +52,19 @@ impl TrainShow {
     pub fn new(state: Option<PathBuf>, calls: usize, phases: Phases) -> Self {
         let (progress, started) = (None, Instant::now());
         let (validation, first) = (None, None);
+        let (has_begun, is_compared, iterations, estimated) = (false, false, 0, false);
         Self {
             calls,
             phases,
             progress,
-            has_begun: false,
-            is_compared: false,
+            has_begun,
+            is_compared,
             validation,
             first,
-            iterations: 0,
+            iterations,
             state,
             started,
-            estimated: false,
+            estimated,
         }
     }
 
