@@ -42,7 +42,8 @@ def formulas():
     text = (PACKAGE / "starts.py").read_text(encoding="utf-8")
     head = (
         '"""Handcrafted solvers as weights of slopes: where learning begins. Written by python/copies.py."""\n\n'
-        "from __future__ import annotations\n\nimport math\nfrom collections.abc import Sequence\nfrom dataclasses import dataclass\n"
+        "from __future__ import annotations\n\nimport math\n"
+        "from collections.abc import Sequence\nfrom dataclasses import dataclass\n"
     )
     nodes = {node.name: node for node in ast.parse(text).body if hasattr(node, "name")}
     lines = text.splitlines(keepends=True)

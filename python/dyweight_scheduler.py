@@ -560,18 +560,24 @@ class EdmProcess(Process):
 
 
 class FlowProcess(Process):
-    """Flow matching. With inverted levels the network is told 1−σ and answers with the opposite velocity."""
+    """Flow matching. With inverted levels the network is told 1−σ and answers with the opposite velocity.
+
+    Some pipelines (CogView4) shift their levels and not the times that the network is told: `shift` leads from these to
+    levels.
+    """
 
     flow, sigma_range = True, (0.0, 1.0)
 
-    def __init__(self, steps=1000, inverted=False, prediction="flow_prediction"):
-        self.steps, self.inverted, self.prediction = steps, inverted, prediction
+    def __init__(self, steps=1000, inverted=False, prediction="flow_prediction", shift=1.0):
+        self.steps, self.inverted, self.prediction, self.shift = steps, inverted, prediction, shift
 
     def told(self, level):
-        return (1.0 - level if self.inverted else level) * self.steps
+        time = level / (self.shift - (self.shift - 1.0) * level)
+        return (1.0 - time if self.inverted else time) * self.steps
 
     def level(self, told):
-        return 1.0 - told / self.steps if self.inverted else told / self.steps
+        time = 1.0 - told / self.steps if self.inverted else told / self.steps
+        return self.shift * time / (1.0 + (self.shift - 1.0) * time)
 
     def slope(self, output, x, level, time):
         """The velocity n − a, from n or a where the network predicts those."""
@@ -620,7 +626,8 @@ def process_of(scheduler):
         return FlowProcess(1, inverted=True)
     if _is_flow(name, config):
         said = config.get("prediction_type", "epsilon") if config.get("use_flow_sigmas") else "flow_prediction"
-        return FlowProcess(config.get("num_train_timesteps", 1000), bool(config.get("invert_sigmas")), said)
+        shift = config.get("told_shift") or 1.0  # not of diffusers: what learning found
+        return FlowProcess(config.get("num_train_timesteps", 1000), bool(config.get("invert_sigmas")), said, shift)
     prediction = config.get("prediction_type", "v_prediction" if name.startswith("Cosine") else "epsilon")
     known = ("epsilon", "v_prediction", "sample")
     if prediction not in known:
@@ -682,6 +689,9 @@ def _refuse_unknown(name, config):
     if name not in _TABLE_CLASSES | _FLOW_CLASSES | _EDM_CLASSES | _ANGLE_CLASSES:
         raise UnknownProcess(f"{name} is not served: its process is not known")
     defaults = _defaults(name)
+    spread = [config.get(f"use_{kind}_sigmas") for kind in ("karras", "exponential", "beta")]
+    if config.get("interpolation_type") == "log_linear" and not any(spread) and config.get("timestep_type") != "continuous":
+        raise UnknownProcess(f"{name} with interpolation_type='log_linear' is not served: its levels are not those of its timesteps")
     for key, value in config.items():
         # A setting that its own class does not have came with an earlier scheduler and has no effect.
         if key in _GRID | _PROCESS or key not in defaults or value == defaults[key]:
@@ -840,7 +850,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
             raise ValueError("this solver is an analytical step alone and calls no network")
         self._offer_table()
         # Whether the noise of the run to come was scaled by `init_noise_sigma`, or added to data.
-        self._state, self._noise_scaled, self._noise_added = None, False, False
+        self._state, self._noise_scaled, self._noise_added, self._before = None, False, False, None
         self._pipe, self._warned = None, set()
         self.set_timesteps(self.calls)
         self._warn_beyond_table()
@@ -890,7 +900,9 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         if hasattr(scheduler, "scheduler"):
             return cls._from_solver(solver, scheduler.scheduler, options).of_pipeline(scheduler)
         name, config = name_and_config(scheduler)
-        config = {**config, **options}
+        # What learning found of the process beyond the settings.
+        found = {k: v for k, v in solver.record.get("training", {}).items() if k == "told_shift"}
+        config = {**config, **found, **options}
         mine = inspect.signature(cls.__init__).parameters
         known = {key: value for key, value in config.items() if key in mine}
         made = cls(**{**known, "solver": solver.record, "own": {"_class_name": name, **config}})
@@ -911,7 +923,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         """The same scheduler with other coefficients, at the beginning of a run."""
         other = copy.copy(self)
         other.solver, other._first = solver, int(solver.afs)
-        other._state, other._noise_scaled, other._noise_added = None, False, False
+        other._state, other._noise_scaled, other._noise_added, other._before = None, False, False, None
         return other
 
     def renewed(self):
@@ -978,7 +990,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         self._step_index, self._begin_index, self._input_scaled = None, None, False
         if self._state is not None:  # what is known of the noise belongs to a run that has been
             self._noise_scaled, self._noise_added = False, False
-        self._slopes, self._state, self._returned = [], None, None
+        self._slopes, self._state, self._returned, self._before = [], None, None, None
 
     def _padding(self, steps):
         """How many timesteps of this run come before those of the solver."""
@@ -1019,12 +1031,19 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         return_dict: bool = True,
         per_token_timesteps=None,
         prev_timestep=None,
+        pred_original_sample=None,
     ):
-        """One step of the solver from the network's output at `sample`."""
+        """One step of the solver from the network's output at `sample`, or from the data prediction where that is given.
+
+        Some pipelines make a step for its data prediction alone, take `_step_index` back and make it again.
+        """
         if eta:
             raise ValueError(f"eta is {eta}, but a learned solver adds no noise: leave it 0")
         if self._step_index is None:
             self._step_index = self._index_of_run(timestep)
+        if self._before is not None and self._before[0] == self._step_index:
+            _, self._slopes, self._state, self._returned = self._before
+        self._before = (self._step_index, list(self._slopes), self._state, self._returned)
         i = self._solver_step()
         x = self._recall(sample)
         if self._state is None:
@@ -1032,7 +1051,10 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         if per_token_timesteps is not None:
             # Pipelines with a level for each token hand over the opposite: their steps count downwards.
             model_output = -model_output
-        slope = self.process.slope(self._answer(model_output, x), x, self.solver.levels[i], self.solver.times[i])
+        if pred_original_sample is not None:
+            slope = (x - pred_original_sample.to(x)) / (self.solver.times[i] + 1e-8)
+        else:
+            slope = self.process.slope(self._answer(model_output, x), x, self.solver.levels[i], self.solver.times[i])
         following = self._advance(x, slope, i)
         if per_token_timesteps is not None:
             following = self._keep_clean(following, x, per_token_timesteps)
@@ -1092,16 +1114,16 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         self._slopes = [x * (self.solver.analytic_slope / self._analytic_growth())]
 
     def _begun_scaled(self):
-        """Whether the first state is what `init_noise_sigma` or `add_noise` make, and not unit noise."""
-        return self.process.flow or self._noise_scaled or self._noise_added or self._solver_step() > self._first
+        """Whether the first state is what `init_noise_sigma` or `add_noise` make, and not unit noise. Only states of variance
+        one can be taken from noise as it is: of others some pipelines (Cosmos) scale it by themselves."""
+        return self.process.outer(1.0) == 1.0 or self._noise_scaled or self._noise_added or self._solver_step() > self._first
 
     def _recall(self, sample):
         """x in full precision: the state as it was returned, but for what a pipeline changed (inpainting, callbacks)."""
         given, i = sample.to(_precise(sample)), self._solver_step()
         if self._state is None and not self._begun_scaled():
-            # Noise as it is: the state of variance one, where there is such a thing.
-            time = self.solver.times[i]
-            return given * time if self.process.outer(time) == 1.0 else given / self.process.outer(time)
+            # Noise as it is: the state of variance one.
+            return given / self.process.outer(self.solver.times[i])
         x = given / self.process.outer(self.solver.levels[i])
         if self._state is None or self._returned.shape != sample.shape or self._returned.dtype != sample.dtype:
             return x

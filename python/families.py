@@ -12,8 +12,9 @@ where it stopped. A family is looked at twice.
 2. With its tiny random network: learned for five evaluations, then compared on fresh noise with its own scheduler,
    DPM-Solver++(2M) and UniPC, all at five evaluations, with twice the reference's steps beside it as the reference's error.
 
-The table says right, refused (with the sentence) or wrong. Nothing is downloaded: tokenisers and text encoders that
-diffusers' tests take from a hub are made here.
+The table says right, refused (with the sentence) or wrong; "agrees" where no exact network can be put in place, and ours
+takes the steps that diffusers' own scheduler takes. Nothing is downloaded: tokenisers, text encoders and processors that
+diffusers' tests take from a hub are made here. These tests need `pip install parameterized requests-mock`.
 """
 
 import argparse

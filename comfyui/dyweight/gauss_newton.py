@@ -17,7 +17,7 @@ LADDER, HIGHER = (1e-2, 1e-1, 1.0, 10.0, 100.0), 1e4
 # A smaller share of the loss is no progress; after two iterations without any it ends.
 IMPROVEMENT, PATIENCE = 0.01, 2
 DAMPING, DAMPING_BOUNDS = 1e-2, (1e-9, 1e9)
-# The first difference, its bounds, how much one iteration changes it, and the share of it that only rounding is seen at.
+# The first difference, its bounds, how much an iteration changes it, and the share of it that shows rounding alone.
 DIFFERENCE, DIFFERENCE_BOUNDS, CHANGE, SHORT = 1e-2, (1e-4, 0.1), 4.0, 1.0 / 64.0
 # Rounding in a run, as a share of the residual's own movement.
 ROUNDING = 1e-9
@@ -130,7 +130,7 @@ def step(equations, damping):
     return -np.linalg.solve(matrix + np.diag(more), gradient)
 
 
-# --- how long a difference may be: as long as a parabola is still nearly a line, and no shorter than what rounding leaves
+# --- how long a difference may be: as long as a parabola is nearly a line, no shorter than what rounding leaves
 #
 #     s  = |r(p + he) − 2r(p) + r(p − he)|       h²·|r″| and √6·ε
 #     ε  = |r(p + 2u) − 2r(p + u) + r(p)|/√6     for a u so short that nothing bends

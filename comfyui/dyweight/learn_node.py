@@ -17,8 +17,8 @@ def _number(kind, default, least, most, tooltip, **more):
 
 class LearnSolver:
     """Learns a solver of few steps for this model, conditioning, guidance and latent size, by sampling with them alone:
-    no gradients, in the memory of sampling. Compares it with dpmpp_2m and uni_pc on fresh noise and says which is closer
-    to many steps. The solver file is in models/dyweight afterwards."""
+    no gradients, in the memory of sampling. Compares it with dpmpp_2m and uni_pc on fresh noise and says which is
+    closer to many steps. The solver file is in models/dyweight afterwards."""
 
     CATEGORY, FUNCTION, OUTPUT_NODE = "sampling/dyweight", "learn", True
     RETURN_TYPES, RETURN_NAMES = ("DYWEIGHT_SOLVER", "STRING"), ("solver", "report")
@@ -34,7 +34,7 @@ class LearnSolver:
                 "model": ("MODEL", {"tooltip": "The model as it will be sampled with: LoRAs and patches included."}),
                 "positive": ("CONDITIONING", {"tooltip": "A typical prompt. The solver serves other prompts, too."}),
                 "negative": ("CONDITIONING", {"tooltip": "The negative prompt; not used where cfg is 1."}),
-                "latent": ("LATENT", {"tooltip": "An empty latent of the size that will be sampled; a batch of 1 will do."}),
+                "latent": ("LATENT", {"tooltip": "An empty latent of the size to be sampled; a batch of 1 will do."}),
                 "cfg": _number("FLOAT", 7.0, 0.0, 100.0, "The guidance that will be sampled with.", step=0.1),
                 "steps": _number("INT", 5, 1, 50, "Network evaluations of one sample."),
                 "pairs": _number("INT", 16, 2, 1024, "Noises to learn from; half as many to stop by, and to judge by."),
@@ -42,8 +42,8 @@ class LearnSolver:
                 "first_seed": _number("INT", 0, 0, 2**53, "Of the noises. The same seed gives the same solver."),
                 "denoise": _number(
                     "FLOAT", 1.0, 0.05, 1.0, step=0.01,
-                    tooltip="Below 1 for image to image: runs begin at the latent's picture, where so much of the model's"
-                    " timesteps is left.",
+                    tooltip="Below 1 for image to image: runs begin at the latent's picture, where so much of the"
+                    " model's timesteps is left.",
                 ),  # fmt: skip
                 "file_name": ("STRING", {"default": "solver", "tooltip": "Of the solver file in models/dyweight."}),
                 "overwrite": ("BOOLEAN", {"default": False, "tooltip": "Replace a file of this name."}),
@@ -92,12 +92,14 @@ def report(found, options, path):
     """What was learned, in a few lines."""
     width, lines = max(map(len, found.distances)), []
     for name, distance in found.distances.items():
-        setting = f"  {found.settings[name]}, the best of {len(SCHEDULERS)} schedulers" if name in found.settings else ""
-        lines.append(f"  {name:{width}}  {distance:.4f}{setting}")
+        setting = found.settings.get(name)
+        chosen = f"  {setting}, the best of {len(SCHEDULERS)} schedulers" if setting else ""
+        lines.append(f"  {name:{width}}  {distance:.4f}{chosen}")
     long = LONG[found.record["prediction"] == "velocity"]
     before, after = found.validation
     return "\n".join([
-        f"{options.steps} evaluations; distance to {options.reference_steps} steps of {REFERENCE} ({long}), {options.held} fresh noises:",
+        f"{options.steps} evaluations; distance to {options.reference_steps} steps of {REFERENCE} ({long}),"
+        f" {options.held} fresh noises:",
         *lines,
         _verdict(found),
         f"Began as {found.start}; on the noises that it was stopped by {before:.4f} -> {after:.4f}.",

@@ -96,8 +96,9 @@ class Runs:
         sampler.max_denoise = lambda *_: False
         noise = comfy.sample.prepare_noise(self.samples, seed)
         end = comfy.sample.sample_custom(
-            self.model, noise, self.cfg, sampler, torch.tensor(sigmas, dtype=torch.float32), self.positive, self.negative,
-            self.samples, noise_mask=self.mask, callback=lambda *_: self.watch(0), disable_pbar=True, seed=seed,
+            self.model, noise, self.cfg, sampler, torch.tensor(sigmas, dtype=torch.float32),
+            self.positive, self.negative, self.samples, noise_mask=self.mask,
+            callback=lambda *_: self.watch(0), disable_pbar=True, seed=seed,
         )  # fmt: skip
         made = len(sigmas) - 1 if calls is None else calls
         self.evaluations += made
@@ -184,7 +185,8 @@ class _Job:
         levels = self.runs.levels(LONG[self.runs.flow], o.reference_steps, o.denoise)
         end = self.runs.end(comfy.samplers.sampler_object(REFERENCE), levels, seed)
         if not np.isfinite(end).all() or not end.any():
-            raise FloatingPointError(f"DyWeight: {REFERENCE} with {o.reference_steps} steps has diverged at seed {seed}")
+            what = f"{REFERENCE} with {o.reference_steps} steps"
+            raise FloatingPointError(f"DyWeight: {what} has diverged at seed {seed}")
         return end
 
     def _solved(self, record, seed):

@@ -68,13 +68,13 @@ class SamplerAndSigmas:
     RETURN_TYPES, RETURN_NAMES = ("MODEL", "SAMPLER", "SIGMAS"), ("model", "sampler", "sigmas")
     OUTPUT_TOOLTIPS = (
         "The model with real-valued timesteps: sample with this one.",
-        "For SamplerCustom or SamplerCustomAdvanced. Parts of one run (SplitSigmas, two experts) hand over their slopes.",
+        "For SamplerCustom or SamplerCustomAdvanced. Parts of a run (SplitSigmas, two experts) hand over their slopes.",
         "The solver's own levels. Other sigmas are refused; parts of these are not.",
     )
 
     @classmethod
     def INPUT_TYPES(cls):
-        model = ("MODEL", {"tooltip": "A flow (FLUX, SD3, Wan, ...) or a model with noise levels (SD, SDXL, EDM, ...)."})
+        model = ("MODEL", {"tooltip": "A flow (FLUX, SD3, Wan, ...) or one with noise levels (SD, SDXL, EDM, ...)."})
         return {"required": {"model": model, "solver": _SOLVER, "denoise": _DENOISE}}
 
     def build(self, model, solver, denoise):

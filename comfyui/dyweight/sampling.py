@@ -1,7 +1,7 @@
 """What a solver needs of ComfyUI: a process that is known, levels that are not rounded, noise scaled as in learning.
 
-ComfyUI's discrete models look up the nearest integer timestep for a level; solvers tell the network levels between them.
-At the largest level its sampler scales the noise by √(1+σ²); solvers are learned from σ·noise.
+ComfyUI's discrete models look up the nearest integer timestep for a level; solvers tell the network levels between
+them. At the largest level its sampler scales the noise by √(1+σ²); solvers are learned from σ·noise.
 """
 
 import copy

@@ -32,6 +32,8 @@ class BlackBox:
         if getattr(pipe, "scheduler", None) is None or not hasattr(pipe.scheduler, "set_timesteps"):
             raise ValueError(f"{self.kind} has no scheduler of its own: give the part of it that has one")
         self.own = pipe.scheduler
+        #: What a run shows of the process beyond the scheduler's own settings.
+        self.settings: dict[str, Any] = {}
         self.takes = _arguments(pipe)
         self._check_arguments()
         #: Decoding is spared where the pipeline can: no picture is looked at.

@@ -62,7 +62,7 @@ class Setting:
     def scheduler(self, start: Start, number: int | None = None) -> DyWeightScheduler:
         """Ours, with a solver's coefficients."""
         record = record_of(start, self.process, number or self.number)
-        return DyWeightScheduler._from_solver(SolverFile(record), self.box.own, {})
+        return DyWeightScheduler._from_solver(SolverFile(record), self.box.own, self.box.settings)
 
 
 def record_of(start: Start, process: Process, number: int, scales: list[float] | None = None) -> dict[str, Any]:
@@ -116,11 +116,15 @@ def setting_of(box: BlackBox, steps: int, reference_steps: int, pair: Pair) -> S
     own_number, few = _own_few(box, steps, pair)
     if not torch.isfinite(few.end).all():
         raise FloatingPointError(f"{box.kind} diverged (NaN or infinity) with its own scheduler and {own_number} steps")
+    scheduler = next(iter(few.runs.values()))["scheduler"]
+    if process.flow:
+        box.settings = _told_apart(box, scheduler, process, few)
+        name, config = name_and_config(box.own)
+        process = process_of({"_class_name": name, **config, **box.settings})
     number, _ = number_of_steps(box, lambda n: _uniform(box, process, n), steps, pair)
     begin = few.begin or 0
     total = max(round(reference_steps * own_number / steps), reference_steps)
     far = box.run(box.fresh(), total, pair, stop=True)
-    scheduler = next(iter(few.runs.values()))["scheduler"]
     levels = falling([process.level(t) for t in far.timesteps[far.begin or 0 :]])
     name, config = name_and_config(box.own)
     own = begin == 0 and name not in STOCHASTIC and not config.get("stochastic_sampling") and not box.call.get("eta")
@@ -130,6 +134,23 @@ def setting_of(box: BlackBox, steps: int, reference_steps: int, pair: Pair) -> S
     setting = Setting(box, process, steps, own_number, number, few, levels, end, own, total)
     setting.calls = network_calls(box, setting, pair)
     return setting
+
+
+def _told_apart(box: BlackBox, scheduler: Any, process: Process, few: Log) -> dict[str, float]:
+    """Nothing where the network is told its level; a shift where that leads from what it is told to its level."""
+    sigmas = [float(v) for v in getattr(scheduler, "sigmas", [])][: len(few.timesteps)]
+    levels = [1.0 - v if scheduler.config.get("invert_sigmas") else v for v in sigmas]
+    pairs = list(zip(levels, map(process.level, few.timesteps)))
+    if all(abs(level - told) < 0.005 for level, told in pairs):
+        return {}
+    shifts = sorted(v * (1.0 - u) / (u * (1.0 - v)) for v, u in pairs if 0.01 < v < 0.99 and 0.01 < u < 0.99)
+    shift = shifts[len(shifts) // 2] if shifts else 1.0
+    for level, told in pairs:
+        if abs(level - shift * told / (1.0 + (shift - 1.0) * told)) > 0.005:
+            raise UnknownProcess(
+                f"{type(box.own).__name__} in {box.kind} is not served: at level {level:.3g} the network is told {told:.3g}"
+            )
+    return {"told_shift": shift}
 
 
 def _own_few(box: BlackBox, steps: int, pair: Pair) -> tuple[int, Log]:
@@ -179,7 +200,7 @@ def _uniform(box: BlackBox, process: Process, steps: int) -> DyWeightScheduler:
     told = [process.told(high), process.told(max(low, 1e-3))]
     levels = [process.level(told[0] + i / steps * (told[1] - told[0])) for i in range(steps)] + [0.0]
     start = adams("Euler", levels, 1)
-    return DyWeightScheduler._from_solver(SolverFile(record_of(start, process, steps)), box.own, {})
+    return DyWeightScheduler._from_solver(SolverFile(record_of(start, process, steps)), box.own, box.settings)
 
 
 def network_calls(box: BlackBox, setting: Setting, pair: Pair) -> int:

@@ -363,6 +363,7 @@ def _finished(
         "network": identity.digest(identity.networks(box.pipe)), "dtype": str(getattr(box.pipe, "dtype", None)), "adapters": identity.adapters(box.pipe),
         "call": {k: v for k, v in box.call.items() if isinstance(v, (bool, int, float, str))},
         "num_inference_steps": setting.number, "variance_one": setting.process.outer(1.0) != 1.0, **({"mu": float(few["mu"])} if few.get("mu") is not None else {}),
+        **box.settings,
         **({"offered": [float(v) for v in few["sigmas"]]} if few.get("sigmas") is not None else {}),
     }  # fmt: skip
     made = {**record, "training": facts, "model": {"name": box.kind}}

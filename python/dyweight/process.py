@@ -171,18 +171,24 @@ class EdmProcess(Process):
 
 
 class FlowProcess(Process):
-    """Flow matching. With inverted levels the network is told 1−σ and answers with the opposite velocity."""
+    """Flow matching. With inverted levels the network is told 1−σ and answers with the opposite velocity.
+
+    Some pipelines (CogView4) shift their levels and not the times that the network is told: `shift` leads from these to
+    levels.
+    """
 
     flow, sigma_range = True, (0.0, 1.0)
 
-    def __init__(self, steps=1000, inverted=False, prediction="flow_prediction"):
-        self.steps, self.inverted, self.prediction = steps, inverted, prediction
+    def __init__(self, steps=1000, inverted=False, prediction="flow_prediction", shift=1.0):
+        self.steps, self.inverted, self.prediction, self.shift = steps, inverted, prediction, shift
 
     def told(self, level):
-        return (1.0 - level if self.inverted else level) * self.steps
+        time = level / (self.shift - (self.shift - 1.0) * level)
+        return (1.0 - time if self.inverted else time) * self.steps
 
     def level(self, told):
-        return 1.0 - told / self.steps if self.inverted else told / self.steps
+        time = 1.0 - told / self.steps if self.inverted else told / self.steps
+        return self.shift * time / (1.0 + (self.shift - 1.0) * time)
 
     def slope(self, output, x, level, time):
         """The velocity n − a, from n or a where the network predicts those."""
@@ -231,7 +237,8 @@ def process_of(scheduler):
         return FlowProcess(1, inverted=True)
     if _is_flow(name, config):
         said = config.get("prediction_type", "epsilon") if config.get("use_flow_sigmas") else "flow_prediction"
-        return FlowProcess(config.get("num_train_timesteps", 1000), bool(config.get("invert_sigmas")), said)
+        shift = config.get("told_shift") or 1.0  # not of diffusers: what learning found
+        return FlowProcess(config.get("num_train_timesteps", 1000), bool(config.get("invert_sigmas")), said, shift)
     prediction = config.get("prediction_type", "v_prediction" if name.startswith("Cosine") else "epsilon")
     known = ("epsilon", "v_prediction", "sample")
     if prediction not in known:

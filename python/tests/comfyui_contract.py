@@ -161,7 +161,8 @@ class World:
         sampling.CONST, sampling.EPS, sampling.ModelSamplingDiscrete = Flow, NoiseProcess, Discrete
         sampling.IMG_TO_IMG = ImageToImage
         samplers = types.ModuleType("comfy.samplers")
-        samplers.KSAMPLER, samplers.calculate_sigmas, samplers.sampler_object = Sampler, calculate_sigmas, sampler_object
+        samplers.KSAMPLER, samplers.calculate_sigmas = Sampler, calculate_sigmas
+        samplers.sampler_object = sampler_object
         samplers.KSampler = types.SimpleNamespace(DISCARD_PENULTIMATE_SIGMA_SAMPLERS={"uni_pc"})
         sample = types.ModuleType("comfy.sample")
         sample.fix_empty_latent_channels = lambda model, latent: latent

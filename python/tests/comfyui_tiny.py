@@ -12,7 +12,7 @@ def shape(kind):
 
 
 def model(kind):
-    """SD 1.5's classes with a noise table (ε, v) or as EDM; FLUX's classes, as they are and with AuraFlow's sampling."""
+    """SD 1.5's classes with a noise table (ε, v) or as EDM; FLUX's, as they are and with AuraFlow's sampling."""
     import comfy.model_patcher
     from comfy.model_base import ModelType
 

@@ -64,7 +64,7 @@ class Exact:
 
         self.box = BlackBox(pipe, [call], {}) if setting is None else setting.box
         self.own = copy.deepcopy(pipe.scheduler)
-        self.told, self.fit, self.sign, self.setting = [], None, 1.0, setting
+        self.told, self.fit, self.mu, self.sign, self.setting = [], None, None, 1.0, setting
 
     def __enter__(self):
         self.networks = list(_networks(self.box.pipe))
@@ -146,6 +146,9 @@ class Exact:
         """The line from what the network is told to the scheduler's timestep: t, t/1000, 1 − t/1000 …"""
         log = self._theirs(6)
         known = log.timesteps[log.begin or 0 :]
+        offered = log.offered[0]
+        if offered.get("timesteps") is not None and offered.get("sigmas") is not None:
+            self.mu = offered.get("mu")  # its levels alone are shifted, not what the network is told
         told = self.told[:: max(len(self.told) // len(known), 1)][: len(known)]
         if len(told) != len(known):
             raise NoExactNetwork(f"the network is called {len(told)} times in {len(known)} steps")
@@ -166,9 +169,11 @@ class Exact:
                 known[str(asked)] = kept(*given, **named)
             result = copy.copy(known[str(asked)])
             if self.fit is None:
-                self.told.append(float(told[0]))
+                self.told.append(float(told.max()))
                 return result
             t = float(np.polyval(self.fit, float(told.max())))
+            if self.mu is not None:
+                t = 1000 * float(self.own.time_shift(self.mu, 1.0, torch.tensor(t / 1000)))
             return self._replaced(result, x, t)
 
         return forward

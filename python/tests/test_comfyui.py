@@ -1,4 +1,4 @@
-"""The ComfyUI nodes: with the real ComfyUI where COMFYUI_DIR names a checkout, else with its sampler contract restated."""
+"""The ComfyUI nodes: with the real one where COMFYUI_DIR names a checkout, else with its sampler contract restated."""
 
 import importlib.util
 import os
@@ -283,13 +283,15 @@ def test_the_optimiser_is_the_compiled_one(nodes):
     wanted = np.array([0.7, 1.3, -0.4, 5.0])
 
     def end(p, x, wall):
+        if np.any(np.abs(p) >= wall):
+            return None
         other = x + 0.05 * np.sin(np.arange(len(x)))
-        return p[0] * x + p[1] * other + 0.3 * np.tanh(p[2] * x) + 0.1 * p[0] * p[2] if np.all(np.abs(p) < wall) else None
+        return p[0] * x + p[1] * other + 0.3 * np.tanh(p[2] * x) + 0.1 * p[0] * p[2]
 
     class Solves:
         def __init__(self, wall, noise):
             draw = np.random.default_rng(0)
-            self.inputs = {split: draw.normal(size=(count, 24)) for split, count in (("training", 5), ("validation", 3))}
+            self.inputs = {"training": draw.normal(size=(5, 24)), "validation": draw.normal(size=(3, 24))}
             self.noise, self.wall, self.made = noise * draw.normal(size=24), wall, 0
 
         def pairs(self, split):

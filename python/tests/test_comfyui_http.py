@@ -100,9 +100,9 @@ def sampled(model, sampler, sigmas, latent=("tiny", 3), add_noise=True):
 
 
 def learning(name, **more):
-    options = {"cfg": 3.0, "steps": 3, "pairs": 2, "reference_steps": 10, "first_seed": 0, "denoise": 1.0, "overwrite": False}
+    options = {"cfg": 3.0, "steps": 3, "pairs": 2, "reference_steps": 10, "first_seed": 0, "denoise": 1.0}
     wires = {"model": ["tiny", 0], "positive": ["tiny", 1], "negative": ["tiny", 2], "latent": ["tiny", 3]}
-    return node("DyWeightLearnSolver", **wires, **{**options, "file_name": name, **more})
+    return node("DyWeightLearnSolver", **wires, **{**options, "file_name": name, "overwrite": False, **more})
 
 
 @pytest.mark.parametrize("kind", PRESETS)
@@ -190,5 +190,6 @@ def test_denoise_that_cannot_be_kept_is_refused(server):
 def test_every_input_and_output_is_described(server):
     for name in ("DyWeightLoadSolver", "DyWeightSamplerAndSigmas", "DyWeightSigmas", "DyWeightLearnSolver"):
         said = server.ask(f"/object_info/{name}")[name]
-        assert said["description"] and said["category"] == "sampling/dyweight" and len(said["output_tooltips"]) == len(said["output"])
+        assert said["description"] and said["category"] == "sampling/dyweight"
+        assert len(said["output_tooltips"]) == len(said["output"])
         assert all(given[1]["tooltip"] for given in said["input"]["required"].values()), name

@@ -107,6 +107,28 @@ def test_a_shift_that_depends_on_the_number_of_steps_is_that_of_the_run():
     assert [setting.process.level(t) for t in setting.few.timesteps] == pytest.approx(expected[4], rel=1e-5)
 
 
+class TellsUnshifted(diffusers.FlowMatchEulerDiscreteScheduler):
+    """As CogView4 uses its scheduler: levels are shifted, what the network is told is not."""
+
+    def set_timesteps(self, num_inference_steps=None, device=None, sigmas=None, mu=None, timesteps=None):
+        told = [1000.0 * float(v) for v in sigmas]
+        super().set_timesteps(device=device, sigmas=sigmas, mu=mu, timesteps=told)
+
+
+def test_levels_that_are_shifted_without_the_network_being_told(monkeypatch):
+    monkeypatch.setattr(TellsUnshifted, "__name__", "FlowMatchEulerDiscreteScheduler")
+    pipe, call = made.flux()
+    pipe.scheduler = TellsUnshifted(use_dynamic_shifting=True)
+    expected = own_grid(pipe, call, 20)
+    setting = setting_of(BlackBox(pipe, [call], {}), 4, 20, PAIR)
+    assert setting.long_levels == pytest.approx(expected, rel=1e-4)
+    told = [setting.process.told(level) for level in setting.long_levels]
+    assert told == pytest.approx([float(t) for t in pipe.scheduler.timesteps], rel=1e-3)
+    again = setting.scheduler(adams("Euler", [*setting.long_levels, 0.0], 1), 20)
+    assert again.timesteps.tolist() == pytest.approx(told)
+    assert type(again).from_config(again.config).timesteps.tolist() == pytest.approx(told)
+
+
 # --- pipelines that leave out a scaling ---
 
 
@@ -212,16 +234,18 @@ def test_a_step_that_is_taken_back_is_one_step(make):
     torch.testing.assert_close(x, torch.zeros(1, 2))
 
 
-def test_a_data_prediction_that_is_given_counts():
+def test_a_data_prediction_that_is_given_counts_and_a_state_that_the_pipeline_scaled_is_taken_as_it_is():
+    """As Cosmos does, which multiplies its noise by the configuration's sigma_max."""
     own = diffusers.EDMEulerScheduler(sigma_max=2.0)
     record = record_of(adams("Euler", [2.0, 1.0, 0.0], 1), process_of(own), 2)
     ours = DyWeightScheduler._from_solver(SolverFile(record), own, {})
     ours.set_timesteps(2)
-    x, wanted = torch.full((1, 2), 5.0), torch.full((1, 2), 1.0)
+    x, wanted, after = torch.full((1, 2), 5.0), torch.full((1, 2), 1.0), []
     for t in ours.timesteps:
         ours.scale_model_input(x, t)
         x = ours.step(torch.zeros(1, 2), t, x, pred_original_sample=wanted, return_dict=False)[0]
-    torch.testing.assert_close(x, wanted)
+        after.append(float(x[0, 0]))
+    assert after == pytest.approx([3.0, 1.0])
 
 
 def test_guidance_that_nobody_gave_is_the_signatures():

@@ -128,8 +128,8 @@ mod tests {
             seen: Mutex::default(),
         });
         let mut spec = TrainSpec { iters: Some(4), batch: Some(4), teacher_nfe: Some(8), ..TrainSpec::default() };
-        (spec.validation, spec.validate_every, spec.joint.moments) = (Some(32), Some(2), Some(20));
-        (spec.plain, spec.lr) = (plain.then_some(true), Some(1e-3));
+        (spec.plain, spec.lr, spec.joint.moments) = (plain.then_some(true), Some(1e-3), Some(20));
+        (spec.validation, spec.validate_every) = if plain { (None, None) } else { (Some(32), Some(2)) };
         let loss = Loss::Joint(joint.clone());
         let (model, identity) = (Arc::new(Mixture::spiral()), ModelIdentity::default());
         let trainer = TrainConfig::new(model, identity, Budget::Nfe(3), spec, loss).prepare().unwrap();

@@ -5,6 +5,7 @@ use dyweight_core::error::{Error, Result};
 use dyweight_core::mixture::Mixture;
 use dyweight_core::noise::Rng;
 use dyweight_files::{StoredTensor, TensorFile};
+use dyweight_solvers::solver_file::SolverFile;
 use dyweight_solvers::spec::Budget;
 use dyweight_train::{
     Files, Iteration, Loss, Outputs, TrainConfig, TrainRun, TrainSpec, TrainWatch, Trainer, Training, beside, run_each,
@@ -135,6 +136,25 @@ fn each_text_is_encoded_once_however_many_budgets_starts_and_stages_a_run_has() 
     .unwrap();
     assert!(place.out().exists() && place.0.join("b").exists());
     assert_eq!(model.encoded.load(Ordering::Relaxed), 4, "three texts, and what guidance leads away from");
+}
+
+#[test]
+fn a_solver_says_what_it_was_worth_where_that_was_asked_for() {
+    let (place, model) = (Place::new("judged"), prompted());
+    let texts = place.texts("prompts.txt", "a cat\n");
+    let outcome = |judged: bool, name: &str| {
+        let out = place.0.join(name);
+        let trainer = config(&model, spec(&texts), &out).prepare().unwrap();
+        let run = TrainRun::new(trainer, Outputs { out: Some(out), judged, ..Outputs::default() }).unwrap();
+        run.run(&run.trainer.dataset().unwrap(), &mut Until(usize::MAX)).unwrap().1
+    };
+    let (judged, other) = (outcome(true, "judged"), outcome(false, "other"));
+    assert!(other.gain.is_none() && !other.file.training.contains_key("best_handcrafted"));
+    let gain = judged.gain.unwrap();
+    let written = SolverFile::parse(&std::fs::read(place.0.join("judged")).unwrap()).unwrap();
+    assert_eq!(written.training["best_handcrafted"], gain.rival.name);
+    assert_eq!(written.training["distance"], gain.distance);
+    assert_eq!(written.without_gain().is_some(), gain.distance >= gain.rival.distance);
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn a_file_for_one_budget_is_for_no_other() {
     assert_eq!(file.at("own.json", Asked::nfe(1)).unwrap(), file);
     assert_eq!(file.at("own.json", Asked::default()).unwrap(), file);
     let error = file.at("own.json", Asked::nfe(5)).unwrap_err();
-    assert_eq!(error.to_string(), "'own.json' is for 1 calls, not 5");
+    assert_eq!(error.to_string(), "'own.json' is for 1 call, not 5");
     assert!(error.hint().unwrap().contains("`nfe = 5`"));
 }
 
@@ -86,6 +86,24 @@ fn odd_solvers_are_named_row_by_row() {
     let all = file.warnings().join("\n");
     assert!(all.contains("step 0: weight 3.0000") && all.contains("step 1: the weights sum to 0.1000"), "{all}");
     assert!(all.contains("time does not fall"), "{all}");
+}
+
+#[test]
+fn a_solver_that_a_handcrafted_one_beats_says_so() {
+    let mut file = example();
+    let with = |file: &mut SolverFile, own: f64| {
+        file.training.insert("distance".into(), own.into());
+        file.training.insert("best_handcrafted".into(), "Heun (heun@logsnr)".into());
+        file.training.insert("best_handcrafted_distance".into(), 0.2.into());
+        SolverFile::parse(&file.to_bytes()).unwrap().without_gain()
+    };
+    assert_eq!(file.without_gain(), None);
+    assert_eq!(with(&mut file, 0.1), None);
+    for own in [0.2, 0.3] {
+        let said = with(&mut file, own).unwrap();
+        assert!(said.starts_with("nothing was gained: use Heun (heun@logsnr), which was"), "{said}");
+        assert!(file.warnings().contains(&said));
+    }
 }
 
 #[test]

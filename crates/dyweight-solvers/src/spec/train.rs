@@ -26,8 +26,8 @@ pub struct TrainSpec {
     /// What is learned: see 'dyweight list methods' [dyweight].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver"))]
     pub method: Option<String>,
-    /// few (few pairs, no gradients, the best of many starts) or paper (many pairs, Adam, one start).
-    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"]), help_heading = "Optimisation"))]
+    /// few: few pairs, no gradients; paper: many, Adam.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"]), hide_possible_values = true, help_heading = "Optimisation"))]
     pub recipe: Option<TrainRecipe>,
     /// Choose what of grid, order and analytical first step is not given, by a little training of each start [true with
     /// few].
@@ -95,7 +95,8 @@ pub struct TrainSpec {
     /// Where the Huber loss turns linear [0.1].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Loss"))]
     pub huber_delta: Option<f64>,
-    /// Iterations [625; 1500 for a closed form; half as many of newton; at most 10 of gauss-newton; 16 of frechet].
+    /// Iterations [625; 1500 for a closed form; half as many of newton; 16 of frechet; at most 10 of gauss-newton, 8 for a
+    /// closed form].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub iters: Option<usize>,
     /// Pairs per iteration and accumulation round [16; 64 for a closed form and of frechet].

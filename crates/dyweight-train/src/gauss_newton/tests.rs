@@ -115,6 +115,15 @@ fn bits_depend_on_neither_batches_nor_interruptions() {
         state = GaussNewton::from_list(&state.to_list(), 4, state.options).unwrap();
     }
     assert_eq!(state, whole);
+    let options = Options { iterations: 10, grows: true, ..Options::default() };
+    let grown = run(&mut Problem::new(50, 5), &start, options);
+    let mut by_two = Problem { together: 2, ..Problem::new(50, 5) };
+    let mut state = GaussNewton::new(start.to_vec(), options, &mut by_two).unwrap();
+    while !state.is_finished() {
+        state.advance(&mut by_two).unwrap();
+        state = GaussNewton::from_list(&state.to_list(), 4, state.options).unwrap();
+    }
+    assert_eq!(state, grown);
     assert!(GaussNewton::from_list(&whole.to_list(), 3, whole.options).is_none());
     assert!(GaussNewton::from_list(&whole.to_list()[1..], 4, whole.options).is_none());
 }

@@ -11,7 +11,7 @@ use dyweight_solvers::spec::train::positive;
 /// More parameters than this are learned faster with gradients: an iteration makes a solve of every pair for each.
 pub const MOST_PARAMETERS: usize = 256;
 
-/// Most iterations: enough on a part of the pairs, and two each on half and all of them.
+/// Most iterations where pairs grow: enough on a quarter of them, and two each on half and all.
 const ITERATIONS: usize = 10;
 
 /// How much of what.
@@ -24,7 +24,10 @@ pub(super) fn recipe_of_few(spec: &TrainSpec, learnable: &dyn Learnable, default
         );
         return Err(Error::conflict(problem, "learn fewer, or use another `optimiser`"));
     }
-    let usual = Options { iterations: ITERATIONS, grows: true, ..Options::default() };
+    let usual = match defaults.grows {
+        true => Options { iterations: ITERATIONS, grows: true, ..Options::default() },
+        false => Options::default(),
+    };
     let iterations = positive("iters", spec.iters.unwrap_or(usual.iterations))?;
     let patience = spec.patience.map_or(Ok(usual.patience), |patience| positive("patience", patience))?;
     let pairs = positive("pairs", spec.pairs.unwrap_or(defaults.few.0))?;

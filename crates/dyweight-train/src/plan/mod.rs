@@ -339,14 +339,16 @@ pub struct Defaults {
     pub validation: usize,
     /// Training and validation pairs of Gauss–Newton, which learns from few.
     pub few: (usize, usize),
+    /// True if its first iterations take a part of the pairs.
+    pub grows: bool,
 }
 
 impl Defaults {
     /// The usual amounts for a model.
     pub fn of(model: &dyn Model) -> Self {
         match model.is_light() {
-            true => Self { iterations: 1500, batch: 64, validation: 1024, few: (1024, 1024) },
-            false => Self { iterations: 625, batch: 16, validation: 64, few: (48, 16) },
+            true => Self { iterations: 1500, batch: 64, validation: 1024, few: (1024, 1024), grows: false },
+            false => Self { iterations: 625, batch: 16, validation: 64, few: (48, 16), grows: true },
         }
     }
 }
