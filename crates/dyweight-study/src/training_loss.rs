@@ -31,18 +31,11 @@ pub fn training_loss(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> 
     })
 }
 
-/// Features of a second stage that nothing is said about: what a classifier sees, and grey levels and texture.
-const BOTH_SCALES: &str = "fashion,pixels";
-
 /// The Fréchet distance to real images, by the features its statistics were made with. Another network judges.
 fn frechet(train: &TrainSpec, model: &Arc<dyn Model>) -> Result<Loss> {
     let name = train.joint.reference.as_deref().unwrap_or(BUILT_IN_REFERENCE);
-    let inception = train.inception.clone();
-    let mut spec = FeatureSpec { features: train.features.clone(), inception, resize: train.resize.clone() };
-    // What is seen by one network alone can be gained for that network alone.
-    if spec == FeatureSpec::default() && name == BUILT_IN_REFERENCE {
-        spec.features = Some(BOTH_SCALES.into());
-    }
+    let (features, inception) = (train.features.clone(), train.inception.clone());
+    let spec = FeatureSpec { features, inception, resize: train.resize.clone() };
     let mut parts = Vec::new();
     for one in spec.each() {
         let map = DecodedFeatures::of(model, |shape| one.build(shape))?;

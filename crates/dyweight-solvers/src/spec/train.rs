@@ -76,7 +76,7 @@ pub struct TrainSpec {
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Loss"))]
     pub loss: Option<String>,
     /// Features of the losses features and frechet: fashion, fashion-judge or pixels, or several with commas between;
-    /// what is not named judges a second stage [fashion; fashion,pixels of frechet].
+    /// what is not named judges a second stage [fashion].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Loss"))]
     pub features: Option<String>,
     /// Weights of Inception-v3 for the loss inception.
