@@ -45,7 +45,8 @@ fn every_part_starts_as_dyweight_and_is_moved_at_its_own_rate() {
     for span in ["state", "bands:1", "operator:3", "sample", ALL] {
         let start = trained(&spec(Some(span)));
         assert_eq!(start.training["initial_loss"], plain.training["initial_loss"], "{span}");
-        let file = trained(&TrainSpec { plain: Some(true), ..spec(Some(span)) });
+        let unwatched = TrainSpec { validation: None, validate_every: None, ..spec(Some(span)) };
+        let file = trained(&TrainSpec { plain: Some(true), ..unwatched });
         let Some(weights) = file.body.weights() else { unreachable!() };
         assert_eq!(weights.span.parts().join(","), span);
         let moved = |block: &Block, params: &[f64]| block.is_empty() || params.iter().any(|v| *v != 0.0);

@@ -86,7 +86,7 @@ fn calls_that_are_foreseen_are_made() {
     }
     let (said, done) = compare(TrainSpec { optimiser: Some(Optimiser::Newton), ..short("dyweight") });
     assert_eq!(said, done, "second order");
-    let plain = TrainSpec { plain: Some(true), ..few("dyweight") };
+    let plain = TrainSpec { plain: Some(true), validation: None, ..few("dyweight") };
     for spec in [few("dyweight"), plain, few("epd"), few("ld3")] {
         let (said, done) = compare(spec);
         assert_eq!(said, done, "whole solves");

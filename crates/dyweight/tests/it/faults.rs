@@ -328,7 +328,7 @@ fn train_spec(memory: Memory, plain: bool) -> TrainSpec {
         iters: Some(6),
         batch: Some(4),
         micro_batch: Some(4),
-        validation: Some(4),
+        validation: Some(4).filter(|_| !plain),
         validate_every: Some(2).filter(|_| !plain),
         plain: Some(plain),
         memory: Some(memory),
