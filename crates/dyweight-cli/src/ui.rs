@@ -70,8 +70,18 @@ pub fn draw_line(line: &str) {
     DRAWN.store(true, Ordering::SeqCst);
     // A terminal that cuts keeps the very last letter at its edge. Wide letters are left to it.
     let width = terminal_size::terminal_size_of(io::stderr()).map_or(usize::MAX, |(width, _)| usize::from(width.0));
-    let line: String = line.chars().take(width).collect();
+    let line = whole_parts(line, width);
     let _ = stderr.write_all(format!("{CLEAR}{}{line}{}", CUT[0], CUT[1]).as_bytes());
+}
+
+/// As much of a line as fits: whole parts between dots, whole words where there are none, never a part of a number.
+fn whole_parts(line: &str, width: usize) -> &str {
+    let Some((end, _)) = line.char_indices().nth(width) else { return line };
+    let (fits, rest) = line.split_at(end);
+    match rest.starts_with(" · ") {
+        true => fits,
+        false => &line[..fits.rfind(" · ").or_else(|| fits.rfind(' ')).unwrap_or(end)],
+    }
 }
 
 /// Removes the line that was drawn.
@@ -351,7 +361,7 @@ fn threads_of_environment() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{blocks, calls, fold, fold_command};
+    use super::{blocks, calls, fold, fold_command, whole_parts};
 
     #[test]
     fn a_table_too_wide_goes_on_in_another_with_the_same_names() {
@@ -375,6 +385,16 @@ mod tests {
         let cut = "next: dyweight sample --model mixture \\\n    --prompt 'a cat' --weights five.json";
         assert_eq!(fold_command(line, 42), cut);
         assert!(cut.lines().all(|line| line.chars().count() <= 42));
+    }
+
+    #[test]
+    fn a_line_of_progress_is_cut_between_its_parts() {
+        let line = "training 3 calls 8/8 · 0 ms left ████ · 14.0/s · loss 6.38e-4";
+        assert_eq!(whole_parts(line, 200), line);
+        assert_eq!(whole_parts(line, 58), "training 3 calls 8/8 · 0 ms left ████ · 14.0/s");
+        assert_eq!(whole_parts(line, 46), "training 3 calls 8/8 · 0 ms left ████ · 14.0/s");
+        assert_eq!(whole_parts(line, 45), "training 3 calls 8/8 · 0 ms left ████");
+        assert_eq!(whole_parts("sampling 50/100", 10), "sampling");
     }
 
     #[test]
