@@ -3,9 +3,9 @@
 
     benches/memory.py [--program target/release/dyweight] [--only TEXT] [--peaks FILE]
 
-Every case is forecast, then run; its peak is the process's largest resident set (`wait4`). Prints a table, and ends with 1 if a forecast is more
-than a quarter away. `--peaks` keeps measured peaks in a file, so that a case that was run is not run again.
-"""
+Every case is forecast, then run; its peak is the process's largest resident set (`wait4`). Prints a table, and ends
+with 1 if a forecast is more than a quarter away. `--peaks` keeps measured peaks in a file, so that a case that was
+run is not run again."""
 
 import argparse
 import json

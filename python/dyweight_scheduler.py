@@ -560,18 +560,24 @@ class EdmProcess(Process):
 
 
 class FlowProcess(Process):
-    """Flow matching. With inverted levels the network is told 1−σ and answers with the opposite velocity."""
+    """Flow matching. With inverted levels the network is told 1−σ and answers with the opposite velocity.
+
+    Some pipelines (CogView4) shift their levels and not the times that the network is told: `shift` leads from these to
+    levels.
+    """
 
     flow, sigma_range = True, (0.0, 1.0)
 
-    def __init__(self, steps=1000, inverted=False, prediction="flow_prediction"):
-        self.steps, self.inverted, self.prediction = steps, inverted, prediction
+    def __init__(self, steps=1000, inverted=False, prediction="flow_prediction", shift=1.0):
+        self.steps, self.inverted, self.prediction, self.shift = steps, inverted, prediction, shift
 
     def told(self, level):
-        return (1.0 - level if self.inverted else level) * self.steps
+        time = level / (self.shift - (self.shift - 1.0) * level)
+        return (1.0 - time if self.inverted else time) * self.steps
 
     def level(self, told):
-        return 1.0 - told / self.steps if self.inverted else told / self.steps
+        time = 1.0 - told / self.steps if self.inverted else told / self.steps
+        return self.shift * time / (1.0 + (self.shift - 1.0) * time)
 
     def slope(self, output, x, level, time):
         """The velocity n − a, from n or a where the network predicts those."""
@@ -620,7 +626,8 @@ def process_of(scheduler):
         return FlowProcess(1, inverted=True)
     if _is_flow(name, config):
         said = config.get("prediction_type", "epsilon") if config.get("use_flow_sigmas") else "flow_prediction"
-        return FlowProcess(config.get("num_train_timesteps", 1000), bool(config.get("invert_sigmas")), said)
+        shift = config.get("told_shift") or 1.0  # not of diffusers: what learning found
+        return FlowProcess(config.get("num_train_timesteps", 1000), bool(config.get("invert_sigmas")), said, shift)
     prediction = config.get("prediction_type", "v_prediction" if name.startswith("Cosine") else "epsilon")
     known = ("epsilon", "v_prediction", "sample")
     if prediction not in known:
@@ -893,7 +900,9 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         if hasattr(scheduler, "scheduler"):
             return cls._from_solver(solver, scheduler.scheduler, options).of_pipeline(scheduler)
         name, config = name_and_config(scheduler)
-        config = {**config, **options}
+        # What learning found of the process beyond the settings.
+        found = {k: v for k, v in solver.record.get("training", {}).items() if k == "told_shift"}
+        config = {**config, **found, **options}
         mine = inspect.signature(cls.__init__).parameters
         known = {key: value for key, value in config.items() if key in mine}
         made = cls(**{**known, "solver": solver.record, "own": {"_class_name": name, **config}})
@@ -1105,16 +1114,16 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         self._slopes = [x * (self.solver.analytic_slope / self._analytic_growth())]
 
     def _begun_scaled(self):
-        """Whether the first state is what `init_noise_sigma` or `add_noise` make, and not unit noise."""
-        return self.process.flow or self._noise_scaled or self._noise_added or self._solver_step() > self._first
+        """Whether the first state is what `init_noise_sigma` or `add_noise` make, and not unit noise. Only states of variance
+        one can be taken from noise as it is: of others some pipelines (Cosmos) scale it by themselves."""
+        return self.process.outer(1.0) == 1.0 or self._noise_scaled or self._noise_added or self._solver_step() > self._first
 
     def _recall(self, sample):
         """x in full precision: the state as it was returned, but for what a pipeline changed (inpainting, callbacks)."""
         given, i = sample.to(_precise(sample)), self._solver_step()
         if self._state is None and not self._begun_scaled():
-            # Noise as it is: the state of variance one, where there is such a thing.
-            time = self.solver.times[i]
-            return given * time if self.process.outer(time) == 1.0 else given / self.process.outer(time)
+            # Noise as it is: the state of variance one.
+            return given / self.process.outer(self.solver.times[i])
         x = given / self.process.outer(self.solver.levels[i])
         if self._state is None or self._returned.shape != sample.shape or self._returned.dtype != sample.dtype:
             return x

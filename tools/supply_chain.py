@@ -3,10 +3,10 @@
 
     tools/supply_chain.py
 
-Every crate of both lock files: from the usual registry with its checksum, under a licence of the list, none of those that are banned, no second version
-but those that deny.toml gives a reason for, no newer Rust than ours. Ends with 1 and a line for each that is not so. `tools/supply-chain deny` asks
-cargo-deny the same, and for advisories besides.
-"""
+Every crate of both lock files: from the usual registry with its checksum, under a licence of the list, none of
+those that are banned, no second version but those that deny.toml gives a reason for, no newer Rust than ours. Ends
+with 1 and a line for each that is not so. `tools/supply-chain deny` asks cargo-deny the same, and for advisories
+besides."""
 
 import json
 import pathlib

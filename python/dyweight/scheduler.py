@@ -340,16 +340,16 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         self._slopes = [x * (self.solver.analytic_slope / self._analytic_growth())]
 
     def _begun_scaled(self):
-        """Whether the first state is what `init_noise_sigma` or `add_noise` make, and not unit noise."""
-        return self.process.flow or self._noise_scaled or self._noise_added or self._solver_step() > self._first
+        """Whether the first state is what `init_noise_sigma` or `add_noise` make, and not unit noise. Only states of variance
+        one can be taken from noise as it is: of others some pipelines (Cosmos) scale it by themselves."""
+        return self.process.outer(1.0) == 1.0 or self._noise_scaled or self._noise_added or self._solver_step() > self._first
 
     def _recall(self, sample):
         """x in full precision: the state as it was returned, but for what a pipeline changed (inpainting, callbacks)."""
         given, i = sample.to(_precise(sample)), self._solver_step()
         if self._state is None and not self._begun_scaled():
-            # Noise as it is: the state of variance one, where there is such a thing.
-            time = self.solver.times[i]
-            return given * time if self.process.outer(time) == 1.0 else given / self.process.outer(time)
+            # Noise as it is: the state of variance one.
+            return given / self.process.outer(self.solver.times[i])
         x = given / self.process.outer(self.solver.levels[i])
         if self._state is None or self._returned.shape != sample.shape or self._returned.dtype != sample.dtype:
             return x

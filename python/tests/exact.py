@@ -169,7 +169,7 @@ class Exact:
                 known[str(asked)] = kept(*given, **named)
             result = copy.copy(known[str(asked)])
             if self.fit is None:
-                self.told.append(float(told[0]))
+                self.told.append(float(told.max()))
                 return result
             t = float(np.polyval(self.fit, float(told.max())))
             if self.mu is not None:

@@ -36,8 +36,8 @@ def _first_of_each_pipeline(root, names):
         place, kind = name.split("::")
         text = (root / f"{place}.py").read_text(encoding="utf-8")
         pipeline = re.search(rf"class {kind}\b.*?pipeline_class = (\w+)", text, re.S)
-        key = pipeline.group(1) if pipeline else name
-        if key not in seen and "Multi" not in kind:
+        key = pipeline.group(1) if pipeline else None
+        if key is not None and key not in seen and "Multi" not in kind:
             seen.add(key)
             kept.append(name)
     return kept
@@ -159,6 +159,22 @@ def _processor(name=""):
     )  # fmt: skip
 
 
+def _gemma(name):
+    from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+
+    words = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": 16}
+    sight = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28}
+    more = {"num_key_value_heads": 2, "vocab_size": 64, "sliding_window": 32}
+    return Gemma3ForConditionalGeneration(Gemma3Config(text_config={**words, **more}, vision_config={**sight, "patch_size": 14}))
+
+
+def _llama(name):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 4}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=64, num_key_value_heads=4, **sizes))
+
+
 def _hearing(name):
     from transformers import ClapFeatureExtractor
 
@@ -171,7 +187,8 @@ _MADE_BY_NAME = {
     "GemmaTokenizerFast": letters, "Qwen2Tokenizer": letters, "Qwen2TokenizerFast": letters, "LlamaTokenizer": letters,
     "LlamaTokenizerFast": letters, "RobertaTokenizer": letters, "XLMRobertaTokenizerFast": letters, "BertTokenizer": letters,
     "AutoProcessor": _processor, "Qwen2VLProcessor": _processor, "Qwen2_5_VLProcessor": _processor, "Qwen3VLProcessor": _processor,
-    "ClapFeatureExtractor": _hearing, "AutoConfig": _t5_config, "T5EncoderModel": _t5, "UMT5EncoderModel": _umt5, "BertModel": _bert,
+    "ClapFeatureExtractor": _hearing, "Gemma3ForConditionalGeneration": _gemma, "LlamaForCausalLM": _llama,
+    "AutoConfig": _t5_config, "T5EncoderModel": _t5, "UMT5EncoderModel": _umt5, "BertModel": _bert,
 }  # fmt: skip
 
 

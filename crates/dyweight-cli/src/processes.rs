@@ -28,7 +28,7 @@ pub fn join() -> Result<Arc<dyn Comm>> {
     let joined = signed.then(crate::mpi::Mpi::join).flatten();
     let own = joined.as_ref().map_or(1, |comm| comm.size());
     if let Some((sign, size)) = started().filter(|(_, size)| *size > 1 && own == 1) {
-        return Err(several(sign, size, "start it with mpirun of the MPI it was built with, or srun --mpi=pmix"));
+        return Err(several(sign, size, "start it with mpirun of the MPI it was built with, or with srun and PMIx"));
     }
     let Some(comm) = joined else { return Ok(Arc::new(Solo)) };
     let comm: Arc<dyn Comm> = Arc::new(comm);

@@ -130,11 +130,12 @@ fn pairs(heading: &[&str; 2], list: &[(&str, &str)]) -> Vec<Vec<String>> {
 }
 
 fn solvers() -> Vec<Vec<String>> {
-    let heading = ["solver", "alias", "orders", "options", "what it is"].map(String::from).to_vec();
+    let heading = ["solver", "alias", "orders", "default", "options", "what it is"].map(String::from).to_vec();
     let body = METHODS.iter().map(|m| {
-        let orders = m.highest_order.zip(m.default_order).map_or("-".into(), |(h, d)| format!("1-{h} [{d}]"));
+        let orders = m.highest_order.map_or("-".into(), |h| format!("1-{h}"));
+        let default = m.default_order.map_or("-".into(), |order| order.to_string());
         let options = if m.options.is_empty() { "-".into() } else { m.options.join(",") };
-        vec![m.name.into(), m.alias.unwrap_or("-").into(), orders, options, m.summary.into()]
+        vec![m.name.into(), m.alias.unwrap_or("-").into(), orders, default, options, m.summary.into()]
     });
     std::iter::once(heading).chain(body).collect()
 }

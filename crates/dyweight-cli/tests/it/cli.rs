@@ -23,7 +23,7 @@ fn unknown_names_get_a_suggestion() {
         ("convert preset:cifar10-nfe33 a.json", "preset 'cifar10-nfe33'|did you mean 'cifar10-nfe3'"),
         ("train --model mixture --nfe 3 --out a.json --loss l3", "loss 'l3'|did you mean"),
         ("train --model mixture --nfe 3 --out a.json --init eulr", "initialisation 'eulr'|did you mean 'euler'"),
-        ("train --model mixture --nfe 3 --out a.json --teacher hewn", "solver 'hewn'|did you mean 'heun'"),
+        ("train --model mixture --nfe 3 --out a.json --teacher hewn", "teacher 'hewn'|did you mean 'heun'"),
         (
             "train --model mixture --nfe 3 --out a.json --optimiser adan",
             "'adan'|--optimiser|similar value exists: 'adam'",
@@ -110,7 +110,7 @@ fn numbers_out_of_range_are_named() {
         (format!("{train} --loss huber --huber-delta 0"), "--huber-delta 0|above 0"),
         (format!("{train} --seed 18446744073709551615"), "--seed 18446744073709551615|at most"),
         (format!("{train} --snapshot-seconds nan"), "--snapshot-seconds NaN"),
-        (format!("{train} --teacher-order 5"), "--order 5|orders 1 to 4"),
+        (format!("{train} --teacher-order 5"), "--teacher-order 5|orders 1 to 4"),
         ("train --model mixture --nfe 3,0 --out a.json".into(), "--nfe 0"),
     ] {
         place.refuses(&arguments, &says.split('|').collect::<Vec<_>>());
@@ -397,7 +397,7 @@ fn samples_go_to_files_and_only_data_to_stdout() {
     let place = Place::new("sample");
     let quiet = place.works("sample --model mixture --nfe 4 --seeds 0-4");
     assert!(quiet.stdout.starts_with("samples/samples.safetensors\n"), "{quiet:?}");
-    assert!(quiet.stderr.contains("5 samples of mixture with ipndm(4): 4 network calls"), "{quiet:?}");
+    assert!(quiet.stderr.contains("5 samples of mixture with ipndm(4): 4 calls each"), "{quiet:?}");
     let facts = place.works("sample --model mixture --nfe 5 --solver heun --afs --json --seeds 0-4").json();
     assert_eq!((&facts["nfe"], &facts["steps"], &facts["samples"]), (&5.into(), &3.into(), &5.into()));
     assert_eq!(facts["sigmas"].as_array().unwrap().len(), 4);

@@ -40,9 +40,9 @@ fn numbers(value: &Value) -> Vec<f64> {
 fn scores_of_the_published_tools() {
     let (place, expected) = place("prompted-scores");
     for (arguments, name, tolerance) in [
-        ("clip images --weights clip", "clip_pil", 1e-4),
-        ("clip images --weights clip/model.safetensors --preprocess pil --batch 1 --threads 1", "clip_pil", 1e-4),
-        ("clip images --weights clip --preprocess tv", "clip_tv", 1e-4),
+        ("clip images --network clip", "clip_pil", 1e-4),
+        ("clip images --network clip/model.safetensors --preprocess pil --batch 1 --threads 1", "clip_pil", 1e-4),
+        ("clip images --network clip --preprocess tv", "clip_tv", 1e-4),
         ("clip images --weights open_clip --tokenizer clip", "open_clip_pil", 1e-4),
         ("hps images --weights open_clip/epoch_1.pt --tokenizer clip/", "hps_float", 2e-5),
         ("hps images --weights open_clip --tokenizer clip --preprocess float-noaa", "hps_float-noaa", 2e-5),
@@ -68,7 +68,7 @@ fn scores_of_the_published_tools() {
 #[test]
 fn batches_and_threads_change_nothing() {
     let (place, _) = place("prompted-bits");
-    for metric in ["clip images --weights clip", "image-reward images --weights image_reward"] {
+    for metric in ["clip images --network clip", "image-reward images --weights image_reward"] {
         let of = |more: &str| {
             place.works(&format!("metric {metric} --prompts p.txt --json {more}")).json()["values"].clone()
         };
@@ -82,7 +82,7 @@ fn pairs_differences_and_tables() {
     let (place, _) = place("prompted-pairs");
     copy(&place.path("images"), &place.path("others"));
     std::fs::copy(place.path("images/000.png"), place.path("others/003.png")).unwrap();
-    let ended = place.works("metric clip images others --weights clip --prompts p.txt --json --csv v.csv --out r.json");
+    let ended = place.works("metric clip images others --network clip --prompts p.txt --json --csv v.csv --out r.json");
     let facts = ended.json();
     let (a, b) = (numbers(&facts["values"]), numbers(&facts["second"]["values"]));
     let differences = numbers(&facts["difference"]["values"]);
@@ -96,19 +96,19 @@ fn pairs_differences_and_tables() {
     assert_eq!((lines.len(), lines[0]), (5, "image,prompt,clip,second,difference"));
     assert!(lines[2].starts_with("001.png,\"The CAT's hat, at 2!\","), "{table}");
     assert_eq!(lines[1].split(',').nth(2).unwrap().parse::<f64>().unwrap(), a[0]);
-    assert!(place.works("metric clip images others --weights clip --prompts p.txt").stdout.contains("difference"));
+    assert!(place.works("metric clip images others --network clip --prompts p.txt").stdout.contains("difference"));
 
     // One prompt for two images each, by order and by name.
     place.write("two.txt", "a cat\n\nthe hat\n");
-    place.refuses("metric clip images --weights clip --prompts two.txt", &["4 images", "2 prompts", "--pair cycle"]);
-    let cycle = place.works("metric clip images --weights clip --prompts two.txt --pair cycle --json").json();
+    place.refuses("metric clip images --network clip --prompts two.txt", &["4 images", "2 prompts", "--pair cycle"]);
+    let cycle = place.works("metric clip images --network clip --prompts two.txt --pair cycle --json").json();
     place.write(
         "four.jsonl",
         "{\"prompt\":\"a cat\"}\n{\"prompt\":\"the hat\"}\n{\"prompt\":\"a cat\"}\n{\"prompt\":\"the hat\"}",
     );
     place.write("four.csv", "id,text\n1,a cat\n2,\"the hat\"\n3,a cat\n4,the hat\n");
     for list in ["four.jsonl", "four.csv --column text"] {
-        let same = place.works(&format!("metric clip images --weights clip --prompts {list} --json")).json();
+        let same = place.works(&format!("metric clip images --network clip --prompts {list} --json")).json();
         assert_eq!(same["values"], cycle["values"], "{list}");
     }
     for (i, name) in ["000000_00", "000001_00", "000000_01", "000001_01"].iter().enumerate() {
@@ -118,10 +118,10 @@ fn pairs_differences_and_tables() {
     for name in ["000000_00", "000001_00", "000000_01", "000001_01"] {
         std::fs::rename(place.path(&format!("{name}.png")), place.path(&format!("named/{name}.png"))).unwrap();
     }
-    let named = place.works("metric clip named --weights clip --prompts two.txt --pair name --json").json();
+    let named = place.works("metric clip named --network clip --prompts two.txt --pair name --json").json();
     let (found, wanted) = (numbers(&named["values"]), numbers(&cycle["values"]));
     assert_eq!(found, [wanted[0], wanted[2], wanted[1], wanted[3]]);
-    place.refuses("metric clip images --weights clip --prompts two.txt --pair name", &["002.png", "prompt 2"]);
+    place.refuses("metric clip images --network clip --prompts two.txt --pair name", &["002.png", "prompt 2"]);
 }
 
 #[test]
@@ -150,32 +150,32 @@ fn what_cannot_be_measured_is_refused() {
     // Without a long prompt, whose warning would come first.
     place.write("four.txt", "a\nb\nc\nd\n");
     for (arguments, says) in [
-        ("clip images --weights clip --prompts three.txt", "4 images|3 prompts|hint:"),
-        ("clip images --weights clip --prompts empty.txt", "holds no prompt"),
-        ("clip images --weights clip --prompts bytes.txt", "bytes.txt"),
-        ("clip images --weights clip --prompts nowhere.txt", "nowhere.txt"),
+        ("clip images --network clip --prompts three.txt", "4 images|3 prompts|hint:"),
+        ("clip images --network clip --prompts empty.txt", "holds no prompt"),
+        ("clip images --network clip --prompts bytes.txt", "bytes.txt"),
+        ("clip images --network clip --prompts nowhere.txt", "nowhere.txt"),
         ("clip images --weights cut --prompts p.txt", "model.safetensors"),
         ("clip images --weights bare --prompts p.txt", "which activation|--activation"),
         ("clip images --weights bare --prompts p.txt --activation gelu", "how many heads"),
         ("clip images --weights nowhere --prompts p.txt", "nowhere"),
         ("clip images --weights images/000.png --prompts p.txt", "a PNG image"),
         ("clip images --weights image_reward --prompts p.txt", "no CLIP model by the names"),
-        ("image-reward images --weights clip --prompts p.txt", "no tokenizer|vocab.txt"),
-        ("image-reward images --weights clip --tokenizer image_reward --prompts p.txt", "no ImageReward by the names"),
+        ("image-reward images --network clip --prompts p.txt", "no tokenizer|vocab.txt"),
+        ("image-reward images --network clip --tokenizer image_reward --prompts p.txt", "no ImageReward by the names"),
         ("image-reward images --weights short --prompts p.txt", "short/ImageReward.pt"),
         ("image-reward images --weights image_reward --prompts p.txt --activation gelu", "--activation"),
         ("hps images --weights open_clip --prompts p.txt", "no tokenizer|--tokenizer"),
-        ("clip jpeg --weights clip --prompts p.txt", "001.jpg|only"),
-        ("clip deep --weights clip --prompts four.txt", "001.png|16-bit grey"),
-        ("clip torn --weights clip --prompts four.txt", "001.png|truncated"),
-        ("clip images odd --weights clip --prompts p.txt", "is in one of the folders only"),
-        ("clip images --weights clip --prompts p.txt --preprocess bicubic", "bicubic|pil, tv, float"),
-        ("clip images --weights clip --prompts p.txt --pair oder", "did you mean 'order'"),
-        ("clip images --weights clip --prompts p.txt --batch 0", "batch"),
-        ("clip images --weights clip --prompts p.txt --num 9", "only 4 images"),
-        ("clip images --weights clip --prompts p.txt --column text", "no column 'text'"),
-        ("clip images --weights clip --prompts p.txt --csv p.txt", "p.txt"),
-        ("clip images --weights clip --prompts p.txt --csv images/000.png", "000.png"),
+        ("clip jpeg --network clip --prompts p.txt", "001.jpg|only"),
+        ("clip deep --network clip --prompts four.txt", "001.png|16-bit grey"),
+        ("clip torn --network clip --prompts four.txt", "001.png|truncated"),
+        ("clip images odd --network clip --prompts p.txt", "is in one of the folders only"),
+        ("clip images --network clip --prompts p.txt --preprocess bicubic", "bicubic|pil, tv, float"),
+        ("clip images --network clip --prompts p.txt --pair oder", "did you mean 'order'"),
+        ("clip images --network clip --prompts p.txt --batch 0", "batch"),
+        ("clip images --network clip --prompts p.txt --num 9", "only 4 images"),
+        ("clip images --network clip --prompts p.txt --column text", "no column 'text'"),
+        ("clip images --network clip --prompts p.txt --csv p.txt", "p.txt"),
+        ("clip images --network clip --prompts p.txt --csv images/000.png", "000.png"),
         ("clip images --weights random:vit-x --prompts p.txt", "vit-x|vit-b-32"),
     ] {
         place.refuses(&format!("metric {arguments}"), &says.split('|').collect::<Vec<_>>());
@@ -210,7 +210,7 @@ fn scores_are_measures_and_a_loss() {
 
     // As `metric` finds them on the images that `sample` writes.
     place.works("sample --model sd --shape 4,4,4 --prompts two.txt --seeds 0-4 --solver euler --nfe 3 --outdir s");
-    let alone = place.works("metric clip s --weights clip --prompts two.txt --pair cycle --json").json();
+    let alone = place.works("metric clip s --network clip --prompts two.txt --pair cycle --json").json();
     let euler =
         found["scores"].as_array().unwrap().iter().find(|s| s["row"] == "Euler (DDIM)" && s["nfe"] == 3).unwrap();
     let (a, b) = (alone["mean"].as_f64().unwrap(), euler["prompted"]["clip"]["value"].as_f64().unwrap());

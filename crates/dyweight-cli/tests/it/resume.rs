@@ -143,7 +143,7 @@ fn states_that_do_not_fit_are_refused_and_left_alone() {
 
     place.refuses(RUN, &["a.state", "interrupted run", "hint: --resume continues it, --overwrite starts anew"]);
     let resume = format!("{RUN} --resume");
-    for other in ["--lr 0.5", "--seed 6", "--order 2", "--plain", "--rho 5"] {
+    for other in ["--lr 0.5", "--seed 6", "--order 2", "--rho 5"] {
         let arguments =
             if other.starts_with("--seed") { resume.replace("--seed 5", other) } else { format!("{resume} {other}") };
         place.refuses(&arguments, &["a.state", "another run"]);

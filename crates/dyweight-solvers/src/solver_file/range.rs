@@ -123,7 +123,9 @@ impl SolverFile {
 
     /// Network calls of an evaluation.
     pub fn calls(&self) -> usize {
-        (self.nfe / self.evaluations(self.steps).max(1)).max(1)
+        // A step of some methods is several evaluations; an analytical one is in the list, too.
+        let made = self.network_levels.len().saturating_sub(usize::from(self.afs));
+        (self.nfe / made.max(1)).max(1)
     }
 
     /// Evaluations of so many steps.

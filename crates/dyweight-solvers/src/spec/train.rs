@@ -26,8 +26,8 @@ pub struct TrainSpec {
     /// What is learned: see 'dyweight list methods' [dyweight].
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", help_heading = "Solver"))]
     pub method: Option<String>,
-    /// few (few pairs, no gradients, the best of many starts) or paper (many pairs, Adam, one start).
-    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"]), help_heading = "Optimisation"))]
+    /// few: few pairs, no gradients; paper: many, Adam.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "few|paper", value_parser = one_of::<TrainRecipe>(&["few", "paper"]), hide_possible_values = true, help_heading = "Optimisation"))]
     pub recipe: Option<TrainRecipe>,
     /// Choose what of grid, order and analytical first step is not given, by a little training of each start [true with
     /// few].

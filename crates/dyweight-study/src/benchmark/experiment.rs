@@ -170,8 +170,12 @@ impl Judging {
         subject.inputs(Noise::Seeds { seeds: self.seeds.iter().collect(), rng: self.rng })
     }
 
-    /// The teacher on a subject.
+    /// The teacher on a subject. Its errors call its options by their own names.
     pub fn teacher(&self, subject: &Subject) -> Result<Teacher> {
+        self.described(subject).map_err(|error| error.renamed(&[("order", "teacher-order"), ("solver", "teacher")]))
+    }
+
+    fn described(&self, subject: &Subject) -> Result<Teacher> {
         let on = subject.on()?;
         let solver = self.teacher.at_highest_order().build(on.model.is_bounded())?;
         let rule = GridRule::new(&self.schedule, on.model, on.calls)?;

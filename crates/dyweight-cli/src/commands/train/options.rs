@@ -62,17 +62,18 @@ pub struct JobArgs {
     #[serde(flatten)]
     #[command(flatten)]
     pub options: ModelOptions,
-    /// Network calls of the solver; several train one after the other
+    /// Network calls; several train one after another
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', num_args = 1, conflicts_with = "steps")]
     pub nfe: Option<Vec<usize>>,
     /// Intervals of the grid instead of network calls
     #[arg(long, help_heading = "Run")]
     pub steps: Option<usize>,
-    /// Solver file to write; several budgets add -nfeN to the name [MODEL-nfeN.json, here]
+    /// Solver file; several add -nfeN [MODEL-nfeN.json]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// One file, --out, for all budgets from the fewest to the most calls
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL", help_heading = "Run")]
+    #[arg(hide_possible_values = true)]
     pub one_file: Option<bool>,
     /// Directory that keeps teacher results across budgets and runs
     #[arg(long, value_name = "DIR", help_heading = "Teacher")]
