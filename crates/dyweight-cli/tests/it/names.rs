@@ -148,7 +148,9 @@ fn a_name_of_the_hub_is_found_in_its_cache_and_nothing_is_downloaded() {
         let out = format!("found-{i}");
         let (worked, said) = sampled(model, variable, folder, &out);
         assert!(worked, "{model}: {said}");
-        let samples = |name: &str| dyweight::files::TensorFile::read(&place.path(name).join("samples.safetensors")).unwrap().tensors;
+        let samples = |name: &str| {
+            dyweight::files::TensorFile::read(&place.path(name).join("samples.safetensors")).unwrap().tensors
+        };
         assert_eq!(samples(&out), samples("plain"), "{model}");
     }
     for (model, says) in [("owner/other", "hf download owner/other"), ("owner/name@v2", "known: main, 0123abcd")] {

@@ -69,7 +69,9 @@ fn described(given: &TrainSpec, model: &dyn Model, plan: &TrainPlan) -> Result<T
         (Supervision::Path { .. }, steps, _) => {
             let option = if steps.is_some() { "teacher-steps" } else { "teacher-nfe" };
             return Err(Error::conflict(
-                format!("`{option}` has no effect: under path supervision the teacher's steps follow from the student's"),
+                format!(
+                    "`{option}` has no effect: under path supervision the teacher's steps follow from the student's"
+                ),
                 format!("leave `{option}` out, or change `substeps`"),
             ));
         }
