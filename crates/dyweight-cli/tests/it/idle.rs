@@ -40,7 +40,7 @@ fn options_of_training_without_effect() {
     }
     // The same from a file, under the keys it has.
     place.write("c.toml", "model = \"mixture\"\nnfe = [4]\nout = \"o.json\"\nplain = true\nvalidation = 8\n");
-    place.refuses("train --config c.toml --dry-run", &["validation has no effect with plain"]);
+    place.refuses("train --config c.toml --dry-run", &["--validation has no effect with --plain"]);
 }
 
 #[test]

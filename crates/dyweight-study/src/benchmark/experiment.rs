@@ -75,6 +75,9 @@ pub struct Judging {
 /// Calls of a teacher that nothing is said about; a method that cannot make as many makes the next number it can.
 const USUAL_TEACHER: usize = 35;
 
+/// The teacher's options, by what they are called of any solver.
+const OF_THE_TEACHER: [(&str, &str); 2] = [("solver", "teacher"), ("order", "teacher-order")];
+
 /// Bytes that are found of a sample: errors and distances, as found and as joined,
 const FOUND: usize = 180;
 /// and slopes at each call.
@@ -168,7 +171,7 @@ impl Judging {
     /// The teacher on a subject.
     pub fn teacher(&self, subject: &Subject) -> Result<Teacher> {
         let on = subject.on()?;
-        let solver = self.teacher.build(on.model.is_bounded())?;
+        let solver = self.teacher.build(on.model.is_bounded()).map_err(|error| error.renamed(&OF_THE_TEACHER))?;
         let rule = GridRule::new(&self.schedule, on.model, on.calls)?;
         // A grid that ends at 0 has nothing left to denoise.
         let denoise_to_zero = rule.schedule.grid(2, rule.range).map_or(rule.range.0, |grid| grid.last()) > 0.0;

@@ -3,7 +3,6 @@
 #[path = "../../../dyweight-models/tests/edm_common/mod.rs"]
 mod edm_common;
 
-mod effect;
 mod embedding;
 mod faults;
 mod flux;
