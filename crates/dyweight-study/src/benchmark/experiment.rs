@@ -79,6 +79,9 @@ pub struct Judging {
 /// Calls of a teacher that nothing is said about; a method that cannot make as many makes the next number it can.
 const USUAL_TEACHER: usize = 35;
 
+/// The teacher's options, by what they are called of any solver.
+const OF_THE_TEACHER: [(&str, &str); 2] = [("solver", "teacher"), ("order", "teacher-order")];
+
 /// Bytes that are found of a sample: errors and distances, as found and as joined,
 const FOUND: usize = 180;
 /// and slopes at each call.
@@ -172,7 +175,7 @@ impl Judging {
 
     /// The teacher on a subject. Its errors call its options by their own names.
     pub fn teacher(&self, subject: &Subject) -> Result<Teacher> {
-        self.described(subject).map_err(|error| error.renamed(&[("order", "teacher-order"), ("solver", "teacher")]))
+        self.described(subject).map_err(|error| error.renamed(&OF_THE_TEACHER))
     }
 
     fn described(&self, subject: &Subject) -> Result<Teacher> {
