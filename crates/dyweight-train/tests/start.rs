@@ -53,22 +53,6 @@ fn the_chosen_start_ends_closer_than_the_usual_one() {
     assert!(chosen < usual, "{chosen} against {usual}");
 }
 
-/// Data far from 0 make the analytical first step wrong, which takes the data for noise of level 1.
-#[test]
-fn an_analytical_first_step_that_does_harm_is_not_taken() {
-    let far = |at: [f64; 2]| (at.to_vec(), 0.5, 1.0);
-    let model = Arc::new(Mixture::new(vec![far([14.0, 9.0]), far([9.0, 14.0]), far([12.0, 12.0])]).unwrap());
-    let on = |spec: TrainSpec| TrainConfig { model: model.clone(), ..config(spec, ScheduleSpec::default()) };
-    let trainer = on(few()).prepare().unwrap();
-    assert!(trainer.plan.student.frame.afs, "the usual start has one");
-    let dataset = trainer.dataset().unwrap();
-    let (chosen, search) = trainer.settled(&dataset, &mut |_| {}).unwrap().unwrap();
-    assert!(!chosen.plan.student.frame.afs, "{:?}", search.sentence());
-    let (_, end, _) = run(trainer).unwrap();
-    let (_, with_afs, _) = run(on(TrainSpec { afs: Some(true), ..few() }).prepare().unwrap()).unwrap();
-    assert!(end < 0.5 * with_afs, "{end} against {with_afs}");
-}
-
 /// What is given is not chosen; all starts have one teacher.
 #[test]
 fn what_is_given_stays() {
