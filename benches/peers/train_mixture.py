@@ -6,7 +6,7 @@ cosine rate. The mixture's denoiser is closed form, so what is measured is the l
 
     python benches/peers/train_mixture.py MIXTURE.safetensors --nfe 3 --iterations 100 [--threads 1] [--dtype float32]
 
-MIXTURE holds `model.mu [k,d]`, `model.std [k]`, `model.weight [k]`. Prints one JSON line. `train_mixture.sh` runs both sides.
+MIXTURE holds `model.mu [k,d]`, `model.std [k]`, `model.weight [k]`. Prints one JSON line. `all` runs both sides.
 """
 
 import argparse
