@@ -253,8 +253,8 @@ fn an_open_rate_is_the_best_of_those_tried() {
     let plain = experiment(model, 40, 40);
     let train = TrainSpec {
         recipe: Some(TrainRecipe::Paper),
-        iters: Some(20),
-        validation: Some(16),
+        iters: Some(60),
+        validation: Some(64),
         batch: Some(16),
         ..TrainSpec::default()
     };
@@ -265,7 +265,9 @@ fn an_open_rate_is_the_best_of_those_tried() {
     let rates = vec![1e-9, 0.02, 1e-8];
     let open = Entry { rates, ..Entry::new("learned", 3, who(None)) };
     let start = Entry { row: "start".into(), who: who(Some(0)), ..open.clone() };
-    let experiment = Experiment::new("test", plain.subjects, vec![open, start], plain.judging).unwrap();
+    // The judge's teacher is the one that is learned from.
+    let judging = Judging { teacher: SolverSpec::named("ipndm"), teacher_nfe: Some(35), ..plain.judging };
+    let experiment = Experiment::new("test", plain.subjects, vec![open, start], judging).unwrap();
     let experiment = experiment.with_train_seeds(&[0, 1]);
     let place = Place::new("rates");
     let (mut trainings, work) = (0, experiment.search_work().unwrap());

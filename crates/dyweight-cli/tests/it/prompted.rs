@@ -43,12 +43,12 @@ fn scores_of_the_published_tools() {
         ("clip images --network clip", "clip_pil", 1e-4),
         ("clip images --network clip/model.safetensors --preprocess pil --batch 1 --threads 1", "clip_pil", 1e-4),
         ("clip images --network clip --preprocess tv", "clip_tv", 1e-4),
-        ("clip images --weights open_clip --tokenizer clip", "open_clip_pil", 1e-4),
-        ("hps images --weights open_clip/epoch_1.pt --tokenizer clip/", "hps_float", 2e-5),
-        ("hps images --weights open_clip --tokenizer clip --preprocess float-noaa", "hps_float-noaa", 2e-5),
-        ("image-reward images --weights image_reward", "image_reward_pil", 1e-5),
+        ("clip images --network open_clip --tokenizer clip", "open_clip_pil", 1e-4),
+        ("hps images --network open_clip/epoch_1.pt --tokenizer clip/", "hps_float", 2e-5),
+        ("hps images --network open_clip --tokenizer clip --preprocess float-noaa", "hps_float-noaa", 2e-5),
+        ("image-reward images --network image_reward", "image_reward_pil", 1e-5),
         (
-            "image-reward images --weights image_reward/ImageReward.pt --tokenizer image_reward/vocab.txt",
+            "image-reward images --network image_reward/ImageReward.pt --tokenizer image_reward/vocab.txt",
             "image_reward_pil",
             1e-5,
         ),
@@ -68,7 +68,7 @@ fn scores_of_the_published_tools() {
 #[test]
 fn batches_and_threads_change_nothing() {
     let (place, _) = place("prompted-bits");
-    for metric in ["clip images --network clip", "image-reward images --weights image_reward"] {
+    for metric in ["clip images --network clip", "image-reward images --network image_reward"] {
         let of = |more: &str| {
             place.works(&format!("metric {metric} --prompts p.txt --json {more}")).json()["values"].clone()
         };
@@ -154,17 +154,17 @@ fn what_cannot_be_measured_is_refused() {
         ("clip images --network clip --prompts empty.txt", "holds no prompt"),
         ("clip images --network clip --prompts bytes.txt", "bytes.txt"),
         ("clip images --network clip --prompts nowhere.txt", "nowhere.txt"),
-        ("clip images --weights cut --prompts p.txt", "model.safetensors"),
-        ("clip images --weights bare --prompts p.txt", "which activation|--activation"),
-        ("clip images --weights bare --prompts p.txt --activation gelu", "how many heads"),
-        ("clip images --weights nowhere --prompts p.txt", "nowhere"),
-        ("clip images --weights images/000.png --prompts p.txt", "a PNG image"),
-        ("clip images --weights image_reward --prompts p.txt", "no CLIP model by the names"),
+        ("clip images --network cut --prompts p.txt", "model.safetensors"),
+        ("clip images --network bare --prompts p.txt", "which activation|--activation"),
+        ("clip images --network bare --prompts p.txt --activation gelu", "how many heads"),
+        ("clip images --network nowhere --prompts p.txt", "nowhere"),
+        ("clip images --network images/000.png --prompts p.txt", "a PNG image"),
+        ("clip images --network image_reward --prompts p.txt", "no CLIP model by the names"),
         ("image-reward images --network clip --prompts p.txt", "no tokenizer|vocab.txt"),
         ("image-reward images --network clip --tokenizer image_reward --prompts p.txt", "no ImageReward by the names"),
-        ("image-reward images --weights short --prompts p.txt", "short/ImageReward.pt"),
-        ("image-reward images --weights image_reward --prompts p.txt --activation gelu", "--activation"),
-        ("hps images --weights open_clip --prompts p.txt", "no tokenizer|--tokenizer"),
+        ("image-reward images --network short --prompts p.txt", "short/ImageReward.pt"),
+        ("image-reward images --network image_reward --prompts p.txt --activation gelu", "--activation"),
+        ("hps images --network open_clip --prompts p.txt", "no tokenizer|--tokenizer"),
         ("clip jpeg --network clip --prompts p.txt", "001.jpg|only"),
         ("clip deep --network clip --prompts four.txt", "001.png|16-bit grey"),
         ("clip torn --network clip --prompts four.txt", "001.png|truncated"),
@@ -176,7 +176,7 @@ fn what_cannot_be_measured_is_refused() {
         ("clip images --network clip --prompts p.txt --column text", "no column 'text'"),
         ("clip images --network clip --prompts p.txt --csv p.txt", "p.txt"),
         ("clip images --network clip --prompts p.txt --csv images/000.png", "000.png"),
-        ("clip images --weights random:vit-x --prompts p.txt", "vit-x|vit-b-32"),
+        ("clip images --network random:vit-x --prompts p.txt", "vit-x|vit-b-32"),
     ] {
         place.refuses(&format!("metric {arguments}"), &says.split('|').collect::<Vec<_>>());
     }
