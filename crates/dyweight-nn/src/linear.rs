@@ -34,7 +34,7 @@ pub struct Linear(Kind);
 
 enum Kind {
     /// A 1×1 convolution under another name.
-    Packed(Conv2d),
+    Packed(Box<Conv2d>),
     Stored {
         isa: Isa,
         /// Whether products are of pairs of bf16.
@@ -50,7 +50,7 @@ impl Linear {
     /// Packs `weight` (`[out, in]`, row-major) and `bias` (`[out]`).
     pub fn new(inputs: usize, outputs: usize, weight: &[f32], bias: Option<&[f32]>) -> Result<Self> {
         let spec = ConvSpec::same(inputs, outputs, 1, ConvAlgo::Direct);
-        Conv2d::new(spec, weight, bias).map(|conv| Self(Kind::Packed(conv)))
+        Conv2d::new(spec, weight, bias).map(|conv| Self(Kind::Packed(Box::new(conv))))
     }
 
     /// Keeps `weights` (`[out, in]`) as they are.

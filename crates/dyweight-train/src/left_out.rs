@@ -26,7 +26,7 @@ impl LeftOut {
     /// True if it is not clearly closer than its rival: then it is worth a training of its own.
     pub fn is_weak(&self) -> bool {
         // NaN is further than anything.
-        self.rival.as_ref().is_some_and(|rival| !(self.distance <= CLEARLY * rival.distance))
+        self.rival.as_ref().is_some_and(|rival| self.distance > CLEARLY * rival.distance || self.distance.is_nan())
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(super) enum UnetTexts {
     /// CLIP's text tower, its configuration and where both it and the tokenizer come from.
     Clip {
-        tower: OnDemand<(TextTower, Tokenizer)>,
+        tower: Box<OnDemand<(TextTower, Tokenizer)>>,
         config: TextConfig,
         bundle: Box<Bundle>,
         tokenizer: Option<PathBuf>,
@@ -42,7 +42,7 @@ impl UnetTexts {
         };
         let (tower, hash) = bundle.text()?;
         let config = tower.config().clone();
-        let tower = OnDemand::open((tower, words));
+        let tower = Box::new(OnDemand::open((tower, words)));
         Ok(Some((UnetTexts::Clip { tower, config, bundle: Box::new(bundle.clone()), tokenizer }, hash)))
     }
 

@@ -341,9 +341,9 @@ fn train_spec(memory: Memory, plain: bool) -> TrainSpec {
 fn train(student: &Arc<Faulty>, spec: &TrainSpec, show: &mut dyn FnMut(&Training, Option<Event>)) -> Result<Vec<f64>> {
     let model = Arc::new(student.inner.clone());
     let plan: TrainPlan =
-        dyweight_train::plan::plan(&spec, &**student, &ScheduleSpec::default(), Budget::Nfe(3), Loss::L2)?;
+        dyweight_train::plan::plan(spec, &**student, &ScheduleSpec::default(), Budget::Nfe(3), Loss::L2)?;
     let targets = |purpose| -> Result<Arc<Targets>> {
-        let teacher = dyweight_train::plan::teacher(&spec, &*model, &plan)?;
+        let teacher = dyweight_train::plan::teacher(spec, &*model, &plan)?;
         let pairs = plan.inputs_for(purpose);
         Ok(Arc::new(Targets::new(model.clone(), pairs, teacher, plan.supervision, 4)))
     };

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 fn plan(spec: &TrainSpec, budget: Budget) -> Result<()> {
     let model = Mixture::spiral();
-    let plan = dyweight_train::plan::plan(&spec, &model, &ScheduleSpec::default(), budget, Loss::L2)?;
-    dyweight_train::plan::teacher(&spec, &model, &plan).map(drop)
+    let plan = dyweight_train::plan::plan(spec, &model, &ScheduleSpec::default(), budget, Loss::L2)?;
+    dyweight_train::plan::teacher(spec, &model, &plan).map(drop)
 }
 
 fn bad_value(outcome: Result<()>) -> &'static str {

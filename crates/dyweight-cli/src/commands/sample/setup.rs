@@ -20,6 +20,9 @@ const DEFAULT_BATCH: usize = 64;
 /// Of models whose samples are decoded: they are large.
 const DEFAULT_LATENT_BATCH: usize = 4;
 
+/// What a call costs, where the model says so, and the operations per second just measured.
+pub type Known = Option<(Cost, f64)>;
+
 /// A model, inputs and a solver: samples to be drawn.
 pub struct Setup {
     pub model: LoadedModel,
@@ -60,7 +63,7 @@ impl Setup {
 
     /// What drawing so many samples takes: calls, seconds, and what a call costs where the model says so, with the
     /// operations per second just measured.
-    pub fn forecast(&self, samples: usize) -> Result<(Work, f64, Option<(Cost, f64)>)> {
+    pub fn forecast(&self, samples: usize) -> Result<(Work, f64, Known)> {
         let work = Work { calls: samples * self.sampler.nfe, gradients: 0 };
         // A model that says what a call costs is not asked for one: it may take minutes.
         let known = self.model.model.cost().map(|cost| (cost, measured_rate(self.model.precision())));

@@ -18,6 +18,7 @@ pub struct StudyArgs {
 }
 
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, made of the command line")]
 enum StudyCommand {
     /// The controlled numerical study: learned Adams-Bashforth weights on problems with known solutions
     Numeric(numeric::NumericArgs),

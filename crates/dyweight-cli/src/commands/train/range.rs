@@ -16,10 +16,13 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Makes the job of a budget that goes to a file; with texts that are encoded already.
+type Make<'r> = dyn Fn(&TrainArgs, Budget, PathBuf, Option<Arc<Prompts>>) -> Result<Job<'r>> + 'r;
+
 /// The file for a range, and what its budgets are made with.
 pub struct Range<'r> {
     pub out: &'r Path,
-    pub make: &'r dyn Fn(&TrainArgs, Budget, PathBuf, Option<Arc<Prompts>>) -> Result<Job<'r>>,
+    pub make: &'r Make<'r>,
     pub comm: &'r Arc<dyn Comm>,
 }
 
