@@ -76,7 +76,7 @@ def test_a_cache_spares_the_teacher(tmp_path):
     mixture = mixtures.spiral()
     model = mixtures.model(fingerprint="m")
     model.fn = fn
-    options = {**SHORT, "cache": tmp_path, "plain": True}
+    options = {**SHORT, "cache": tmp_path, "plain": True, "validation": None}
     first = dyweight.train(model, nfe=4, **options)
     made = len(calls)
     calls.clear()
@@ -322,6 +322,7 @@ def test_a_solver_used_on_another_model_says_so(tmp_path):
     noise = np.ones((1, 2, 1, 1))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("default", "nothing was gained")
         dyweight.sample(mixtures.model(), solver, noise=noise)
     with pytest.warns(UserWarning, match="learned for 'mixture', not for 'other'"):
         dyweight.sample(mixtures.model(name="other"), solver, noise=noise)

@@ -115,15 +115,19 @@ class TellsUnshifted(diffusers.FlowMatchEulerDiscreteScheduler):
         super().set_timesteps(device=device, sigmas=sigmas, mu=mu, timesteps=told)
 
 
-def test_levels_that_are_shifted_without_the_network_being_told(monkeypatch):
-    monkeypatch.setattr(TellsUnshifted, "__name__", "FlowMatchEulerDiscreteScheduler")
+# Processes are known by the names of their classes.
+TellsUnshifted.__name__ = "FlowMatchEulerDiscreteScheduler"
+
+
+def test_levels_that_are_shifted_without_the_network_being_told():
     pipe, call = made.flux()
     pipe.scheduler = TellsUnshifted(use_dynamic_shifting=True)
     expected = own_grid(pipe, call, 20)
+    expected_timesteps = [float(t) for t in pipe.scheduler.timesteps]
     setting = setting_of(BlackBox(pipe, [call], {}), 4, 20, PAIR)
     assert setting.long_levels == pytest.approx(expected, rel=1e-4)
     told = [setting.process.told(level) for level in setting.long_levels]
-    assert told == pytest.approx([float(t) for t in pipe.scheduler.timesteps], rel=1e-3)
+    assert told == pytest.approx(expected_timesteps, rel=1e-3)
     again = setting.scheduler(adams("Euler", [*setting.long_levels, 0.0], 1), 20)
     assert again.timesteps.tolist() == pytest.approx(told)
     assert type(again).from_config(again.config).timesteps.tolist() == pytest.approx(told)

@@ -80,12 +80,14 @@ def test_training_takes_the_same_way(run, tmp_path, name):
     """Numbers, losses and gradients of all 40 iterations, with the program's own defaults for the rest."""
     flags, options = TRAINING[name]
     flow = name == "flow"
-    common = ["--iters", "40", "--batch", "8", "--validation", "16", "--teacher-nfe", "15"]
-    if name == "path":
-        common = common[:-2]
+    common = ["--iters", "40", "--batch", "8"]
+    common += [] if name == "plain" else ["--validation", "16"]
+    common += [] if name == "path" else ["--teacher-nfe", "15"]
     run("train", "--model", "mixture-flow" if flow else "mixture", *flags, *common, "--out", tmp_path / "a.json",
         "--trace", tmp_path / "a.safetensors")  # fmt: skip
-    same = {"iters": 40, "batch": 8, "validation": 16, **({} if name == "path" else {"teacher_nfe": 15})}
+    same = {"iters": 40, "batch": 8}
+    same |= {} if name == "plain" else {"validation": 16}
+    same |= {} if name == "path" else {"teacher_nfe": 15}
     solver = dyweight.train(
         mixtures.model(flow), **options, **same, trace=tmp_path / "b.safetensors", progress=False, micro_batch=3
     )
