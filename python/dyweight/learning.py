@@ -535,7 +535,8 @@ class Lab:
 def _refined(setting: Setting) -> DyWeightScheduler:
     """Ours on the pipeline's own long grid: the reference where the own scheduler adds noise or begins elsewhere."""
     levels = [*_from_start(setting), setting.end]
-    used = round(setting.reference_steps * setting.steps / setting.number) if setting.begin else setting.reference_steps
+    # Of so many steps a pipeline that begins in the middle makes as many as its own long grid has levels.
+    used = len(setting.long_levels) if setting.begin else setting.reference_steps
     start = second_order_multistep("reference", resampled(levels, max(used, 1)), setting.process.flow)
     return setting.scheduler(start, setting.reference_steps)
 

@@ -15,7 +15,7 @@ from mixtures import paths
 from test_pipelines import FLUX_SIZE
 
 import dyweight
-from dyweight import few_steps
+from dyweight import few_steps, pipelines
 from dyweight.diffusers import DyWeightScheduler, UnknownProcess, train_pipeline
 from dyweight.watching import Log, watched
 
@@ -254,3 +254,10 @@ def test_copies_of_a_watched_scheduler_write_into_one_log():
             x = scheduler.step(torch.ones(shape), t, x, return_dict=False)[0]
     assert log.evaluations == 2 and len(log.end) == 5
     assert json.dumps(log.offered) == '[{"num_inference_steps": 2}, {"num_inference_steps": 2}]'
+
+
+@pytest.mark.parametrize(
+    ("learned", "own", "closer"), [(0.5, 1.0, True), (1.0 - 1e-7, 1.0, False), (0.995, 1.0, False), (2.0, 1.0, False)]
+)
+def test_a_solver_is_set_only_where_it_is_closer_beyond_rounding(learned, own, closer):
+    assert pipelines._is_closer({"Own": own, pipelines.OURS: learned, "UniPC": 3.0}) is closer
