@@ -188,7 +188,9 @@ class FlowProcess(Process):
 
     def level(self, told):
         time = 1.0 - told / self.steps if self.inverted else told / self.steps
-        return self.shift * time / (1.0 + (self.shift - 1.0) * time)
+        level = self.shift * time / (1.0 + (self.shift - 1.0) * time)
+        # Rounding must not lead beyond pure noise.
+        return min(level, 1.0) if time <= 1.0 else level
 
     def slope(self, output, x, level, time):
         """The velocity n − a, from n or a where the network predicts those."""
