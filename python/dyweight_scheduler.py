@@ -436,6 +436,8 @@ STOCHASTIC = {
     "EulerAncestralDiscreteScheduler", "KDPM2AncestralDiscreteScheduler", "LTXEulerAncestralRFScheduler",
     "SASolverScheduler", "UnCLIPScheduler", "CogVideoXDPMScheduler",
 }  # fmt: skip
+#: What is not of diffusers, and is kept beside its settings: what learning found.
+_FOUND = {"told_shift"}
 _WHY_NOT = {
     "DDPMWuerstchenScheduler": "its pipelines tell it from others by its class, and tell their network otherwise with others",
     "LCMScheduler": "networks of consistency models are few-step samplers already",
@@ -624,9 +626,45 @@ def process_of(scheduler):
     """The process of a scheduler, or of a scheduler's configuration."""
     name, config = name_and_config(scheduler)
     _refuse_unknown(name, config)
+    process = _of(name, effective(name, config))
+    _check_table(name, process, scheduler)
+    return process
+
+
+def effective(name, config):
+    """The settings that a class has. Others were left by an earlier scheduler (`from_config`) and do nothing."""
+    known = _settings(name) | _FOUND
+    return {key: value for key, value in config.items() if key in known}
+
+
+def adds_noise(scheduler):
+    """Whether a scheduler adds noise as it goes."""
+    name, config = name_and_config(scheduler)
+    config = effective(name, config)
+    stochastic = config.get("stochastic_sampling") or str(config.get("algorithm_type", "")).startswith("sde")
+    return name in STOCHASTIC or bool(stochastic)
+
+
+def _check_table(name, process, scheduler):
+    """A scheduler's own table, if it has one, must be that of its settings: somebody may have put another in place."""
+    own = getattr(scheduler, "alphas_cumprod", None)
+    if own is None or not isinstance(process, TableProcess) or not hasattr(scheduler, "config"):
+        return
+    logs = [2.0 * v for v in process.table.log_alphas]
+    held = [float(v) for v in own]
+    # The last level of zero terminal SNR is 0 in some classes and 2⁻²⁴ in others.
+    far = [j for j, (a, log) in enumerate(zip(held, logs)) if log > -13.0 and abs(math.log(max(a, 1e-30)) - log) > 1e-2]
+    if len(held) != len(logs) or far:
+        raise UnknownProcess(f"{name} is not served: its alphas_cumprod is not that of its settings")
+
+
+def _of(name, config):
+    """The process of a class and its own settings."""
     if name == "MiniMaxH3Scheduler":  # told 1−σ, and answers with the velocity towards the data
         return FlowProcess(1, inverted=True)
     if _is_flow(name, config):
+        if config.get("thresholding"):
+            raise UnknownProcess(f"{name} with thresholding=True is not served for a flow")
         said = config.get("prediction_type", "epsilon") if config.get("use_flow_sigmas") else "flow_prediction"
         shift = config.get("told_shift") or 1.0  # not of diffusers: what learning found
         return FlowProcess(config.get("num_train_timesteps", 1000), bool(config.get("invert_sigmas")), said, shift)
@@ -635,7 +673,9 @@ def process_of(scheduler):
     if prediction not in known:
         raise UnknownProcess(f"{name}: prediction_type is {prediction!r}, but a noise table needs {' or '.join(known)}")
     if name in _EDM_CLASSES:
-        return EdmProcess(prediction, config.get("sigma_data", 0.5), _range(config, 0.002, 80.0))
+        process = EdmProcess(prediction, config.get("sigma_data", 0.5), _range(config, 0.002, 80.0))
+        process.clip = _clip(name, config)
+        return process
     if name in _ANGLE_CLASSES:
         cosine = name.startswith("Cosine")
         ends = _range(config, 0.3, 500.0) if cosine else (0.002, 1000.0)
@@ -646,20 +686,32 @@ def process_of(scheduler):
 def name_and_config(scheduler):
     """Class and settings, from a scheduler, its configuration, or what a learned scheduler keeps of the one before."""
     config = dict(getattr(scheduler, "config", scheduler))
-    if isinstance(config.get("own"), dict):
-        config = dict(config["own"])
-    name = config.get("_class_name") if config is not None else None
-    if hasattr(scheduler, "config") and not isinstance((getattr(scheduler, "config", {}) or {}).get("own"), dict):
-        name = type(scheduler).__name__
-    config = {key: value for key, value in config.items() if not key.startswith("_")}
+    name = type(scheduler).__name__ if hasattr(scheduler, "config") else config.get("_class_name")
+    if name in (None, "DyWeightScheduler") and isinstance(config.get("own"), dict):
+        own = dict(config["own"])
+        _refuse_two(config, own)
+        config, name = own, own.get("_class_name")
+    # A scheduler that was made from a learned one's configuration keeps what that had.
+    config = {key: value for key, value in config.items() if not key.startswith("_") and key not in ("solver", "own")}
     name = None if name == "DyWeightScheduler" else name
     return name or _class_of(config), config
+
+
+def _refuse_two(config, own):
+    """Settings that were changed after a learned scheduler was made from others."""
+    own = effective(own.get("_class_name") or "", own)
+    for key in sorted(_PROCESS & set(config) & set(own) - {"use_flow_sigmas"}):
+        if str(config[key]) != str(own[key]):
+            raise UnknownProcess(
+                f"these settings are of two schedulers: {key} is {config[key]!r} and was {own[key]!r} when the solver"
+                " was set; pass the scheduler itself, not its configuration"
+            )
 
 
 def _class_of(config):
     """The class whose settings these are: of the same settings all known classes make the same process."""
     known = [*sorted(_TABLE_CLASSES | _FLOW_CLASSES | _EDM_CLASSES | _ANGLE_CLASSES), *_WHY_NOT]
-    keys = set(config) - {"solver", "own"}
+    keys = set(config)
     same = [name for name in known if keys and _settings(name) == keys]
     if same:
         return same[0]
@@ -695,7 +747,6 @@ def _refuse_unknown(name, config):
     if config.get("interpolation_type") == "log_linear" and not any(spread) and config.get("timestep_type") != "continuous":
         raise UnknownProcess(f"{name} with interpolation_type='log_linear' is not served: its levels are not those of its timesteps")
     for key, value in config.items():
-        # A setting that its own class does not have came with an earlier scheduler and has no effect.
         if key in _GRID | _PROCESS or key not in defaults or value == defaults[key]:
             continue
         raise UnknownProcess(f"{name} with {key}={value!r} is not served: what {key} does to the process is not known")
@@ -728,9 +779,15 @@ def _table_process(name, config, prediction):
     # Levels that are told as they are may lie beyond the table.
     ends = _range(config, None, None) if continuous else (None, None)
     process = TableProcess(table, prediction, len(table.log_alphas) - 1, continuous, ends)
-    if config.get("thresholding") or config.get("clip_sample"):
-        process.clip = _Clip(config)
+    process.clip = _clip(name, config)
     return process
+
+
+def _clip(name, config):
+    """What a class does to data predictions. CogVideoX's have the setting and do not look at it."""
+    if name.startswith("CogVideoX") or not config.get("predict_x0", True):
+        return None
+    return _Clip(config) if config.get("thresholding") or config.get("clip_sample") else None
 
 
 def noise_table(config, count, zero_last=True):
@@ -853,6 +910,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         self._offer_table()
         # Whether the noise of the run to come was scaled by `init_noise_sigma`, or added to data.
         self._state, self._noise_scaled, self._noise_added, self._before = None, False, False, None
+        self._next_scaled, self._next_added = False, False
         self._pipe, self._warned = None, set()
         self.set_timesteps(self.calls)
         self._warn_beyond_table()
@@ -861,6 +919,11 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
     def _understood(self):
         """The process, from the scheduler that is replaced or, without one, from the settings given here."""
         process = process_of(self.config.own if self.config.own is not None else _settings_alone(self))
+        if self.config.own is not None and _says_otherwise(self.config, process):
+            raise UnknownProcess(
+                f"prediction_type is {self.config.prediction_type!r}, but the scheduler that the solver was set for has"
+                f" {process.prediction!r}: pass the scheduler itself, from_file(path, pipe.scheduler)"
+            )
         if process.flow == (self.solver.prediction == "velocity"):
             return process
         kinds = {True: "a flow", False: "a noise table"}
@@ -926,6 +989,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         other = copy.copy(self)
         other.solver, other._first = solver, int(solver.afs)
         other._state, other._noise_scaled, other._noise_added, other._before = None, False, False, None
+        other._next_scaled, other._next_added = False, False
         return other
 
     def renewed(self):
@@ -941,8 +1005,13 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
     def init_noise_sigma(self) -> float:
         """Factor on the unit noise at the start. It includes an analytical first step, which scales the noise."""
         self._noise_scaled = self._noise_scaled or self._state is None
+        self._next_scaled = self._next_scaled or self._is_over()
         growth = self._analytic_growth() if self.solver.afs else self._unit_growth()
         return self.solver.times[0] * growth * self.process.outer(self.solver.levels[self._first])
+
+    def _is_over(self):
+        """Whether the last step of a run was made."""
+        return self._state is not None and self._step_index == len(self.timesteps)
 
     def _unit_growth(self):
         """A solver learned for a pipeline begins as diffusers' own do where states are of variance one: with the noise
@@ -990,8 +1059,11 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         runs = [*levels[: self._pad], *self.solver.run_sigmas[self._first :]]
         self.sigmas = torch.tensor(runs, dtype=torch.float32)
         self._step_index, self._begin_index, self._input_scaled = None, None, False
-        if self._state is not None:  # what is known of the noise belongs to a run that has been
-            self._noise_scaled, self._noise_added = False, False
+        if self._state is not None:
+            # What is known of the noise belongs to a run that has been, but for what was asked for after its last step:
+            # some pipelines make their noise before they set their timesteps.
+            self._noise_scaled, self._noise_added = self._next_scaled, self._next_added
+        self._next_scaled, self._next_added = False, False
         self._slopes, self._state, self._returned, self._before = [], None, None, None
 
     def _padding(self, steps):
@@ -1072,6 +1144,11 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
     def _solver_step(self):
         """The step of the solver that the next network call belongs to."""
         i = self._step_index - self._pad + self._first
+        if i < self._first:
+            raise ValueError(
+                f"the solver was learned for the last {self.calls} of {self.num_inference_steps} steps (image to image),"
+                f" and this run begins {self._first - i} earlier: call the pipeline with the strength it was learned with"
+            )
         if i >= self.solver.steps:
             raise ValueError(f"step {i + 1} of a solver of {self.solver.steps} steps: begin anew with set_timesteps")
         return i
@@ -1144,6 +1221,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         outer = column([self.process.outer(self.solver.levels[i]) for i in steps])
         signal = 1.0 - time if self.process.flow else 1.0
         self._noise_added = self._noise_added or self._state is None
+        self._next_added = self._next_added or self._is_over()
         noised = (signal * original_samples.to(dtype) + time * noise.to(dtype)) * outer
         return noised.to(original_samples.dtype)
 
@@ -1261,6 +1339,12 @@ def _settings_alone(scheduler):
         return {"_class_name": "FlowMatchEulerDiscreteScheduler", "num_train_timesteps": config["num_train_timesteps"]}
     known = {k: v for k, v in config.items() if k.startswith(("beta_", "trained", "rescale", "num_train"))}
     return {"_class_name": "EulerDiscreteScheduler", **known, "prediction_type": said or "epsilon"}
+
+
+def _says_otherwise(config, process):
+    """Whether a prediction type was given that is not that of the scheduler which is replaced."""
+    given = config["prediction_type"]
+    return given not in (None, process.prediction, config["own"].get("prediction_type"))
 
 
 def _own_table(solver, options):

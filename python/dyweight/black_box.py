@@ -22,6 +22,16 @@ from .watching import Log, Reached, watched
 
 Pair = tuple[int, int]
 
+#: What is no part of what a pipeline is asked for, and why.
+_CHOSEN_HERE = {
+    "num_inference_steps": "",
+    "generator": "",
+    "latents": " (every pair has noise of its own)",
+    "sigmas": " (the grid is learned)",
+    "timesteps": " (the grid is learned)",
+    "denoising_end": " (a run goes to its end)",
+}
+
 
 class BlackBox:
     """`conditions` are what the pipeline is called with, one dictionary each; `call` is common to all."""
@@ -44,8 +54,8 @@ class BlackBox:
             raise ValueError(f"{self.kind} is not called with num_inference_steps: its number of steps cannot be chosen")
         free = any(p.kind == p.VAR_KEYWORD for p in self.takes.values())
         for name in {name for given in (self.call, *self.conditions) for name in given}:
-            if name in ("num_inference_steps", "generator"):
-                raise ValueError(f"{name} is chosen here: leave it out of the call")
+            if name in _CHOSEN_HERE:
+                raise ValueError(f"{name} is chosen here{_CHOSEN_HERE[name]}: leave it out of the call")
             near = difflib.get_close_matches(name, self.takes, 1, 0.85)
             if name not in self.takes and (near or not free):
                 hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -19,7 +19,7 @@ import torch
 
 from . import identity
 from .black_box import BlackBox, Pair
-from .process import STOCHASTIC, Process, UnknownProcess, betas, name_and_config, process_of
+from .process import Process, TableProcess, UnknownProcess, adds_noise, betas, effective, name_and_config, process_of
 from .scheduler import DyWeightScheduler
 from .solver_file import SolverFile, SolverFileError
 from .starts import Start, adams, as_weights, karras, log_uniform, resampled, second_order_multistep, shifted
@@ -28,6 +28,8 @@ from .watching import Log
 #: A scheduler of the first order agrees with ours to this share of the picture, or the process is another one.
 AGREEMENT = 0.01
 ROUGH_AGREEMENT = 0.05
+#: `num_inference_steps` beyond which no number is tried: tables have a thousand levels.
+_MOST_STEPS = 1000
 #: Steps of the check.
 CHECKED = 8
 
@@ -84,8 +86,8 @@ def record_of(start: Start, process: Process, number: int, scales: list[float] |
 def number_of_steps(box: BlackBox, make: Callable[[int], Any], evaluations: int, pair: Pair, **how: Any) -> tuple[int, Log]:
     """The `num_inference_steps` at which a pipeline makes so many evaluations, found by trying."""
     tried: dict[int, int] = {}
-    number = evaluations
-    while len(tried) < 10 and number >= 1 and number not in tried:
+    number = _guess(box, evaluations, pair)
+    while len(tried) < 10 and 1 <= number <= _MOST_STEPS and number not in tried:
         try:
             log = box.run(make(number), number, pair, **how)
         except (ValueError, IndexError):
@@ -110,6 +112,14 @@ def number_of_steps(box: BlackBox, make: Callable[[int], Any], evaluations: int,
     )
 
 
+def _guess(box: BlackBox, evaluations: int, pair: Pair) -> int:
+    """With a strength of 0.3 a pipeline makes three tenths of the steps it is asked for."""
+    default = box.takes["strength"].default if "strength" in box.takes else None
+    strength = {**box.call, **box.conditions[pair[0]]}.get("strength", default)
+    plain = isinstance(strength, (int, float)) and 0.0 < strength < 1.0
+    return math.ceil(evaluations / strength - 1e-9) if plain else evaluations
+
+
 def setting_of(box: BlackBox, steps: int, reference_steps: int, pair: Pair) -> Setting:
     """Looks at the pipeline's own scheduler at work."""
     process = process_of(box.own)
@@ -121,13 +131,12 @@ def setting_of(box: BlackBox, steps: int, reference_steps: int, pair: Pair) -> S
         box.settings = _told_apart(box, scheduler, process, few)
         name, config = name_and_config(box.own)
         process = process_of({"_class_name": name, **config, **box.settings})
-    number, _ = number_of_steps(box, lambda n: _uniform(box, process, n), steps, pair)
+    number, _ = _with_ours(box, lambda: number_of_steps(box, lambda n: _uniform(box, process, n), steps, pair))
     begin = few.begin or 0
     total = max(round(reference_steps * own_number / steps), reference_steps)
     far = box.run(box.fresh(), total, pair, stop=True)
     levels = falling([process.level(t) for t in far.timesteps[far.begin or 0 :]])
-    name, config = name_and_config(box.own)
-    own = begin == 0 and name not in STOCHASTIC and not config.get("stochastic_sampling") and not box.call.get("eta")
+    own = begin == 0 and not adds_noise(box.own)
     end = _end(scheduler)
     # Some schedulers end where their last call is, and make of it a step of no length.
     end = end if end < levels[-1] * (1.0 - 1e-6) else 0.0
@@ -165,6 +174,19 @@ def _own_few(box: BlackBox, steps: int, pair: Pair) -> tuple[int, Log]:
         return number_of_steps(box, lambda _: box.fresh(), steps, pair)
     except (AttributeError, TypeError, KeyError, IndexError, AssertionError) as error:
         raise _explained(box, error) from error
+
+
+def _with_ours(box: BlackBox, run: Callable[[], Any]) -> Any:
+    """A first run with our scheduler. What a pipeline has against it is said in a sentence."""
+    try:
+        return run()
+    except (ValueError, NotImplementedError, torch.OutOfMemoryError):
+        raise
+    except (RuntimeError, TypeError, AttributeError, LookupError, AssertionError, ArithmeticError) as error:
+        said = " ".join(str(error).split())[:300]
+        raise NotImplementedError(
+            f"{box.kind} does not run with a learned scheduler as it is called here: {type(error).__name__}: {said}"
+        ) from error
 
 
 def _explained(box: BlackBox, error: Exception) -> Exception:
@@ -255,7 +277,7 @@ def check(setting: Setting, pair: Pair) -> float:
         )
     ours = setting.scheduler(adams("Euler", [*levels, end], 1), number)
     ours.process.clip = None  # as in diffusers' own steps: clipping is no part of the process
-    log = box.run(ours, number, pair, keep=True)
+    log = _with_ours(box, lambda: box.run(ours, number, pair, keep=True))
     return _compared(setting, levels[0], theirs, log)
 
 
@@ -294,7 +316,7 @@ def first_order(own: Any) -> Any:
     import diffusers
 
     name, config = name_and_config(own)
-    config, process = _portable(config), process_of(own)
+    config, process = _portable(effective(name, config)), process_of(own)
     plain = {"use_karras_sigmas": False, "use_exponential_sigmas": False, "use_beta_sigmas": False}
     if name.startswith("EDM"):
         return _made(diffusers.EDMEulerScheduler, config)
@@ -334,6 +356,7 @@ def rivals(own: Any) -> dict[str, Callable[[], Any]]:
     import diffusers
 
     name, config = name_and_config(own)
+    config = effective(name, config)
     if name.startswith("EDM"):
         return {"DPM-Solver++(2M)": lambda: _made(diffusers.EDMDPMSolverMultistepScheduler, config)}
     if name.startswith(("Cosine", "IPNDM", "MiniMax")) or config.get("invert_sigmas") or config.get("snr_shift_scale"):

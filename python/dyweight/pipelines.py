@@ -12,6 +12,7 @@ inference. The optimiser is the compiled one (Gauss–Newton on differences). Do
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from . import _native, identity
 from .black_box import BlackBox, Pair
 from .learning import Lab, Setting, Solves, check, number_of_steps, rivals, rms, setting_of, starts, timer, with_analytical_step
 from .process import name_and_config
+from .scheduler import DyWeightScheduler
 from .solver import Solver
 from .solver_file import SolverFile
 from .starts import Start
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
 
 OURS = "learned"
+#: A relative distance at which two pictures have little in common.
+FAR = 0.5
 
 
 @dataclass
@@ -149,7 +153,7 @@ def few_steps(
     _check_out(out, overwrite)
     plan = _Plan(len(box.conditions), pairs, validation_pairs, test_pairs, noise_seed)
     seconds = timer()
-    if isinstance(getattr(pipe.scheduler, "config", {}).get("solver"), dict):
+    if isinstance(pipe.scheduler, DyWeightScheduler):
         raise ValueError(f"{box.kind} already has a learned scheduler: set its own again before another is learned")
     with box.borrowed():
         setting = _setting(box, steps, nfe, reference_steps, plan.training[0])
@@ -163,6 +167,8 @@ def few_steps(
     if out is not None and (comm is None or comm.rank == 0):
         solver.save(out)
     is_set = _is_closer(distances)
+    if distances[OURS] > FAR:
+        notes.append("the learned solver is far from the reference: take more steps, or look at pictures first")
     if is_set:
         pipe.scheduler = setting.scheduler(start).with_solver(SolverFile(record)).renewed().of_pipeline(pipe)
     return FewSteps(
@@ -365,10 +371,10 @@ def _finished(
     few = setting.few.offered[0]
     guidance = _guidance(box)
     facts = {
-        "pipeline": box.kind, "scheduler": {"_class_name": name, **config}, "start": start.name,
+        "pipeline": box.kind, "scheduler": {"_class_name": name, **_plain(config)}, "start": start.name,
         "reference": name if setting.reference_is_own else "2M, refined", "reference_steps": setting.reference_steps,
         "pairs": len(job.plan.training), "conditions": len(box.conditions), "evaluations": job.evaluations,
-        "validation": list(validation), "distances": distances, "agreement": agreement,
+        "validation": _plain(list(validation)), "distances": _plain(distances), "agreement": agreement,
         "network": identity.digest(identity.networks(box.pipe)), "dtype": str(getattr(box.pipe, "dtype", None)), "adapters": identity.adapters(box.pipe),
         "call": {k: v for k, v in box.call.items() if isinstance(v, (bool, int, float, str))},
         "num_inference_steps": setting.number, "variance_one": setting.process.outer(1.0) != 1.0, **({"mu": float(few["mu"])} if few.get("mu") is not None else {}),
@@ -381,6 +387,17 @@ def _finished(
     if isinstance(guidance, (int, float)) and not isinstance(guidance, bool):
         made["guidance"] = float(guidance)
     return made
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: None in place of NaN and infinity, lists in place of arrays."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _guidance(box: BlackBox) -> Any:

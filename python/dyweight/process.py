@@ -47,6 +47,8 @@ STOCHASTIC = {
     "EulerAncestralDiscreteScheduler", "KDPM2AncestralDiscreteScheduler", "LTXEulerAncestralRFScheduler",
     "SASolverScheduler", "UnCLIPScheduler", "CogVideoXDPMScheduler",
 }  # fmt: skip
+#: What is not of diffusers, and is kept beside its settings: what learning found.
+_FOUND = {"told_shift"}
 _WHY_NOT = {
     "DDPMWuerstchenScheduler": "its pipelines tell it from others by its class, and tell their network otherwise with others",
     "LCMScheduler": "networks of consistency models are few-step samplers already",
@@ -235,9 +237,45 @@ def process_of(scheduler):
     """The process of a scheduler, or of a scheduler's configuration."""
     name, config = name_and_config(scheduler)
     _refuse_unknown(name, config)
+    process = _of(name, effective(name, config))
+    _check_table(name, process, scheduler)
+    return process
+
+
+def effective(name, config):
+    """The settings that a class has. Others were left by an earlier scheduler (`from_config`) and do nothing."""
+    known = _settings(name) | _FOUND
+    return {key: value for key, value in config.items() if key in known}
+
+
+def adds_noise(scheduler):
+    """Whether a scheduler adds noise as it goes."""
+    name, config = name_and_config(scheduler)
+    config = effective(name, config)
+    stochastic = config.get("stochastic_sampling") or str(config.get("algorithm_type", "")).startswith("sde")
+    return name in STOCHASTIC or bool(stochastic)
+
+
+def _check_table(name, process, scheduler):
+    """A scheduler's own table, if it has one, must be that of its settings: somebody may have put another in place."""
+    own = getattr(scheduler, "alphas_cumprod", None)
+    if own is None or not isinstance(process, TableProcess) or not hasattr(scheduler, "config"):
+        return
+    logs = [2.0 * v for v in process.table.log_alphas]
+    held = [float(v) for v in own]
+    # The last level of zero terminal SNR is 0 in some classes and 2⁻²⁴ in others.
+    far = [j for j, (a, log) in enumerate(zip(held, logs)) if log > -13.0 and abs(math.log(max(a, 1e-30)) - log) > 1e-2]
+    if len(held) != len(logs) or far:
+        raise UnknownProcess(f"{name} is not served: its alphas_cumprod is not that of its settings")
+
+
+def _of(name, config):
+    """The process of a class and its own settings."""
     if name == "MiniMaxH3Scheduler":  # told 1−σ, and answers with the velocity towards the data
         return FlowProcess(1, inverted=True)
     if _is_flow(name, config):
+        if config.get("thresholding"):
+            raise UnknownProcess(f"{name} with thresholding=True is not served for a flow")
         said = config.get("prediction_type", "epsilon") if config.get("use_flow_sigmas") else "flow_prediction"
         shift = config.get("told_shift") or 1.0  # not of diffusers: what learning found
         return FlowProcess(config.get("num_train_timesteps", 1000), bool(config.get("invert_sigmas")), said, shift)
@@ -246,7 +284,9 @@ def process_of(scheduler):
     if prediction not in known:
         raise UnknownProcess(f"{name}: prediction_type is {prediction!r}, but a noise table needs {' or '.join(known)}")
     if name in _EDM_CLASSES:
-        return EdmProcess(prediction, config.get("sigma_data", 0.5), _range(config, 0.002, 80.0))
+        process = EdmProcess(prediction, config.get("sigma_data", 0.5), _range(config, 0.002, 80.0))
+        process.clip = _clip(name, config)
+        return process
     if name in _ANGLE_CLASSES:
         cosine = name.startswith("Cosine")
         ends = _range(config, 0.3, 500.0) if cosine else (0.002, 1000.0)
@@ -257,20 +297,32 @@ def process_of(scheduler):
 def name_and_config(scheduler):
     """Class and settings, from a scheduler, its configuration, or what a learned scheduler keeps of the one before."""
     config = dict(getattr(scheduler, "config", scheduler))
-    if isinstance(config.get("own"), dict):
-        config = dict(config["own"])
-    name = config.get("_class_name") if config is not None else None
-    if hasattr(scheduler, "config") and not isinstance((getattr(scheduler, "config", {}) or {}).get("own"), dict):
-        name = type(scheduler).__name__
-    config = {key: value for key, value in config.items() if not key.startswith("_")}
+    name = type(scheduler).__name__ if hasattr(scheduler, "config") else config.get("_class_name")
+    if name in (None, "DyWeightScheduler") and isinstance(config.get("own"), dict):
+        own = dict(config["own"])
+        _refuse_two(config, own)
+        config, name = own, own.get("_class_name")
+    # A scheduler that was made from a learned one's configuration keeps what that had.
+    config = {key: value for key, value in config.items() if not key.startswith("_") and key not in ("solver", "own")}
     name = None if name == "DyWeightScheduler" else name
     return name or _class_of(config), config
+
+
+def _refuse_two(config, own):
+    """Settings that were changed after a learned scheduler was made from others."""
+    own = effective(own.get("_class_name") or "", own)
+    for key in sorted(_PROCESS & set(config) & set(own) - {"use_flow_sigmas"}):
+        if str(config[key]) != str(own[key]):
+            raise UnknownProcess(
+                f"these settings are of two schedulers: {key} is {config[key]!r} and was {own[key]!r} when the solver"
+                " was set; pass the scheduler itself, not its configuration"
+            )
 
 
 def _class_of(config):
     """The class whose settings these are: of the same settings all known classes make the same process."""
     known = [*sorted(_TABLE_CLASSES | _FLOW_CLASSES | _EDM_CLASSES | _ANGLE_CLASSES), *_WHY_NOT]
-    keys = set(config) - {"solver", "own"}
+    keys = set(config)
     same = [name for name in known if keys and _settings(name) == keys]
     if same:
         return same[0]
@@ -306,7 +358,6 @@ def _refuse_unknown(name, config):
     if config.get("interpolation_type") == "log_linear" and not any(spread) and config.get("timestep_type") != "continuous":
         raise UnknownProcess(f"{name} with interpolation_type='log_linear' is not served: its levels are not those of its timesteps")
     for key, value in config.items():
-        # A setting that its own class does not have came with an earlier scheduler and has no effect.
         if key in _GRID | _PROCESS or key not in defaults or value == defaults[key]:
             continue
         raise UnknownProcess(f"{name} with {key}={value!r} is not served: what {key} does to the process is not known")
@@ -339,9 +390,15 @@ def _table_process(name, config, prediction):
     # Levels that are told as they are may lie beyond the table.
     ends = _range(config, None, None) if continuous else (None, None)
     process = TableProcess(table, prediction, len(table.log_alphas) - 1, continuous, ends)
-    if config.get("thresholding") or config.get("clip_sample"):
-        process.clip = _Clip(config)
+    process.clip = _clip(name, config)
     return process
+
+
+def _clip(name, config):
+    """What a class does to data predictions. CogVideoX's have the setting and do not look at it."""
+    if name.startswith("CogVideoX") or not config.get("predict_x0", True):
+        return None
+    return _Clip(config) if config.get("thresholding") or config.get("clip_sample") else None
 
 
 def noise_table(config, count, zero_last=True):

@@ -77,6 +77,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         self._offer_table()
         # Whether the noise of the run to come was scaled by `init_noise_sigma`, or added to data.
         self._state, self._noise_scaled, self._noise_added, self._before = None, False, False, None
+        self._next_scaled, self._next_added = False, False
         self._pipe, self._warned = None, set()
         self.set_timesteps(self.calls)
         self._warn_beyond_table()
@@ -85,6 +86,11 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
     def _understood(self):
         """The process, from the scheduler that is replaced or, without one, from the settings given here."""
         process = process_of(self.config.own if self.config.own is not None else _settings_alone(self))
+        if self.config.own is not None and _says_otherwise(self.config, process):
+            raise UnknownProcess(
+                f"prediction_type is {self.config.prediction_type!r}, but the scheduler that the solver was set for has"
+                f" {process.prediction!r}: pass the scheduler itself, from_file(path, pipe.scheduler)"
+            )
         if process.flow == (self.solver.prediction == "velocity"):
             return process
         kinds = {True: "a flow", False: "a noise table"}
@@ -150,6 +156,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         other = copy.copy(self)
         other.solver, other._first = solver, int(solver.afs)
         other._state, other._noise_scaled, other._noise_added, other._before = None, False, False, None
+        other._next_scaled, other._next_added = False, False
         return other
 
     def renewed(self):
@@ -165,8 +172,13 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
     def init_noise_sigma(self) -> float:
         """Factor on the unit noise at the start. It includes an analytical first step, which scales the noise."""
         self._noise_scaled = self._noise_scaled or self._state is None
+        self._next_scaled = self._next_scaled or self._is_over()
         growth = self._analytic_growth() if self.solver.afs else self._unit_growth()
         return self.solver.times[0] * growth * self.process.outer(self.solver.levels[self._first])
+
+    def _is_over(self):
+        """Whether the last step of a run was made."""
+        return self._state is not None and self._step_index == len(self.timesteps)
 
     def _unit_growth(self):
         """A solver learned for a pipeline begins as diffusers' own do where states are of variance one: with the noise
@@ -214,8 +226,11 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         runs = [*levels[: self._pad], *self.solver.run_sigmas[self._first :]]
         self.sigmas = torch.tensor(runs, dtype=torch.float32)
         self._step_index, self._begin_index, self._input_scaled = None, None, False
-        if self._state is not None:  # what is known of the noise belongs to a run that has been
-            self._noise_scaled, self._noise_added = False, False
+        if self._state is not None:
+            # What is known of the noise belongs to a run that has been, but for what was asked for after its last step:
+            # some pipelines make their noise before they set their timesteps.
+            self._noise_scaled, self._noise_added = self._next_scaled, self._next_added
+        self._next_scaled, self._next_added = False, False
         self._slopes, self._state, self._returned, self._before = [], None, None, None
 
     def _padding(self, steps):
@@ -296,6 +311,11 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
     def _solver_step(self):
         """The step of the solver that the next network call belongs to."""
         i = self._step_index - self._pad + self._first
+        if i < self._first:
+            raise ValueError(
+                f"the solver was learned for the last {self.calls} of {self.num_inference_steps} steps (image to image),"
+                f" and this run begins {self._first - i} earlier: call the pipeline with the strength it was learned with"
+            )
         if i >= self.solver.steps:
             raise ValueError(f"step {i + 1} of a solver of {self.solver.steps} steps: begin anew with set_timesteps")
         return i
@@ -368,6 +388,7 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         outer = column([self.process.outer(self.solver.levels[i]) for i in steps])
         signal = 1.0 - time if self.process.flow else 1.0
         self._noise_added = self._noise_added or self._state is None
+        self._next_added = self._next_added or self._is_over()
         noised = (signal * original_samples.to(dtype) + time * noise.to(dtype)) * outer
         return noised.to(original_samples.dtype)
 
@@ -485,6 +506,12 @@ def _settings_alone(scheduler):
         return {"_class_name": "FlowMatchEulerDiscreteScheduler", "num_train_timesteps": config["num_train_timesteps"]}
     known = {k: v for k, v in config.items() if k.startswith(("beta_", "trained", "rescale", "num_train"))}
     return {"_class_name": "EulerDiscreteScheduler", **known, "prediction_type": said or "epsilon"}
+
+
+def _says_otherwise(config, process):
+    """Whether a prediction type was given that is not that of the scheduler which is replaced."""
+    given = config["prediction_type"]
+    return given not in (None, process.prediction, config["own"].get("prediction_type"))
 
 
 def _own_table(solver, options):

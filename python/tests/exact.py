@@ -152,6 +152,8 @@ class Exact:
         told = self.told[:: max(len(self.told) // len(known), 1)][: len(known)]
         if len(told) != len(known):
             raise NoExactNetwork(f"the network is called {len(told)} times in {len(known)} steps")
+        if not np.isfinite([*told, *known]).all():
+            raise NoExactNetwork("the network is told what is no number")
         self.fit = np.polyfit(told, known, 1)
         if np.abs(np.polyval(self.fit, told) - known).max() > 1e-2 * max(np.abs(known)):
             raise NoExactNetwork("what the network is told is no line in the scheduler's timesteps")

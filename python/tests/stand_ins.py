@@ -24,7 +24,7 @@ def fixtures(checkout):
         text = path.read_text(encoding="utf-8")
         for block in re.split(r"^(?=class )", text, flags=re.M)[1:]:
             kind = re.match(r"class (\w+)", block).group(1)
-            if "def get_dummy_components" in block:
+            if "def get_dummy_components" in block and "pipeline_class = " in block:
                 found.append(f"{name[:-3]}::{kind}")
     return _first_of_each_pipeline(root, found)
 
@@ -35,9 +35,8 @@ def _first_of_each_pipeline(root, names):
     for name in names:
         place, kind = name.split("::")
         text = (root / f"{place}.py").read_text(encoding="utf-8")
-        pipeline = re.search(rf"class {kind}\b.*?pipeline_class = (\w+)", text, re.S)
-        key = pipeline.group(1) if pipeline else None
-        if key is not None and key not in seen and "Multi" not in kind:
+        key = re.search(rf"class {kind}\b.*?pipeline_class = (\w+)", text, re.S).group(1)
+        if key not in seen and "Multi" not in kind:
             seen.add(key)
             kept.append(name)
     return kept
@@ -185,7 +184,8 @@ _MADE_BY_NAME = {
     "CLIPTokenizer": lambda name: _clip_tokenizer(), "CLIPTokenizerFast": lambda name: _clip_tokenizer(),
     "AutoTokenizer": letters, "T5TokenizerFast": letters, "T5Tokenizer": letters, "GemmaTokenizer": letters,
     "GemmaTokenizerFast": letters, "Qwen2Tokenizer": letters, "Qwen2TokenizerFast": letters, "LlamaTokenizer": letters,
-    "LlamaTokenizerFast": letters, "RobertaTokenizer": letters, "XLMRobertaTokenizerFast": letters, "BertTokenizer": letters,
+    "LlamaTokenizerFast": letters, "RobertaTokenizer": letters, "BertTokenizer": letters,
+    "XLMRobertaTokenizer": letters, "XLMRobertaTokenizerFast": letters,
     "AutoProcessor": _processor, "Qwen2VLProcessor": _processor, "Qwen2_5_VLProcessor": _processor, "Qwen3VLProcessor": _processor,
     "ClapFeatureExtractor": _hearing, "Gemma3ForConditionalGeneration": _gemma, "LlamaForCausalLM": _llama,
     "AutoConfig": _t5_config, "T5EncoderModel": _t5, "UMT5EncoderModel": _umt5, "BertModel": _bert,

@@ -162,6 +162,71 @@ def test_a_number_that_cannot_be_made_is_refused_with_those_that_can(steps):
         few_steps(pipe, steps, ["a"], **TINY)
 
 
+def test_a_strength_of_a_tenth_is_learned_for_and_a_larger_one_is_refused():
+    """Of few steps a tenth is none: more are asked for. A run that begins before the solver has no coefficients."""
+    pipe, call = made.image_to_image()
+    found = few_steps(pipe, 3, conditions=[{**call, "strength": 0.1}], **TINY)
+    assert found.num_inference_steps == 30
+    pipe.scheduler = DyWeightScheduler.from_file(found.solver, pipe.scheduler)
+    with pytest.raises(ValueError, match="the last 3 of 30 steps .* begins 12 earlier"):
+        pipe(**{**call, "strength": 0.5}, num_inference_steps=30, output_type="latent")
+
+
+CHOSEN = {"latents": torch.zeros(1, 4, 8, 8), "sigmas": [9.0, 3.0], "timesteps": [9, 3], "denoising_end": 0.8}
+
+
+@pytest.mark.parametrize("name, value", CHOSEN.items())
+def test_what_is_chosen_here_is_refused_by_name(name, value):
+    pipe = tiny.sdxl(made.folder())
+    with pytest.raises(ValueError, match=f"{name} is chosen here"):
+        few_steps(pipe, 3, ["a"], **{name: value}, **TINY)
+
+
+@pytest.mark.parametrize("settings", [{}, {"algorithm_type": "sde-dpmsolver++"}])
+def test_dpm_solver_as_the_own_scheduler(settings, tmp_path):
+    """Its settings hold an infinity, which JSON has not; with added noise its own runs are no reference."""
+    pipe = tiny.stable_diffusion(made.folder())
+    pipe.scheduler = diffusers.DPMSolverMultistepScheduler.from_config(pipe.scheduler.config, **settings)
+    found = few_steps(pipe, 3, ["a"], out=tmp_path / "solver.json", **TINY)
+    own = "2M, refined" if settings else "DPMSolverMultistepScheduler"
+    assert found.is_set and found.solver.record["training"]["reference"] == own
+
+
+def test_a_scheduler_made_from_a_learned_ones_settings_is_no_learned_one():
+    pipe = tiny.stable_diffusion(made.folder())
+    learned = DyWeightScheduler.from_preset("ms-coco-nfe8", pipe.scheduler)
+    pipe.scheduler = diffusers.UniPCMultistepScheduler.from_config(learned.config)
+    assert few_steps(pipe, 3, ["a"], **TINY).is_set
+
+
+def test_what_a_pipeline_has_against_our_scheduler_is_a_sentence():
+    pipe = tiny.stable_diffusion(made.folder())
+    own = type(pipe).check_inputs
+
+    def check_inputs(self, *given, **named):
+        if isinstance(self.scheduler, DyWeightScheduler):
+            raise KeyError("ours")
+        return own(self, *given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(pipe), "check_inputs", check_inputs)
+        with pytest.raises(NotImplementedError, match="does not run with a learned scheduler .* KeyError: 'ours'"):
+            few_steps(pipe, 3, ["a"], **TINY)
+
+
+def test_noise_that_is_scaled_before_the_timesteps_are_set():
+    """Some pipelines do so, and a second run must be like the first."""
+    scheduler = DyWeightScheduler.from_preset("ms-coco-nfe8", tiny.stable_diffusion(made.folder()).scheduler)
+    noise, ends = torch.randn(1, 4, 8, 8, generator=torch.manual_seed(1)), []
+    for _ in range(3):
+        x = noise * scheduler.init_noise_sigma
+        scheduler.set_timesteps(scheduler.calls)
+        for t in scheduler.timesteps:
+            x = scheduler.step(0.5 * scheduler.scale_model_input(x, t), t, x).prev_sample
+        ends.append(x)
+    assert torch.equal(ends[0], ends[1]) and torch.equal(ends[0], ends[2])
+
+
 def test_a_pipeline_that_never_scales_its_noise_ends_at_the_right_size():
     """DDPM's, DiT's, Kandinsky's: states of variance one need no scaling."""
     whole, call = made.pixels()

@@ -1,5 +1,7 @@
 """The process of a pipeline is what diffusers' own scheduler says it is, or it is refused by name."""
 
+import inspect
+
 import diffusers
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import torch
 from exact import answer
 
 from dyweight.diffusers import DyWeightScheduler, UnknownProcess, process_of
+from dyweight.process import adds_noise
 
 STEPS = 6
 SD = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
@@ -50,6 +53,74 @@ def own_levels(scheduler):
         return (scheduler.betas / scheduler.alphas)[: len(timesteps)].tolist()
     sigmas = scheduler.sigmas[: len(timesteps)].double()
     return (1 - sigmas if scheduler.config.get("invert_sigmas") else sigmas).tolist()
+
+
+# What `from_config` keeps of an earlier scheduler, and its new class does not look at.
+LEFT_OVER = {
+    "snr shift": (diffusers.CogVideoXDDIMScheduler(snr_shift_scale=3.0), diffusers.DPMSolverMultistepScheduler),
+    "clipping": (diffusers.DDIMScheduler(clip_sample=True), diffusers.DPMSolverMultistepScheduler),
+    "continuous times": (
+        diffusers.EulerDiscreteScheduler(timestep_type="continuous", prediction_type="v_prediction"),
+        diffusers.DPMSolverMultistepScheduler,
+    ),
+    "a flow's levels": (diffusers.UniPCMultistepScheduler(use_flow_sigmas=True), diffusers.EulerDiscreteScheduler),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OVER)
+def test_settings_that_a_class_does_not_have_do_nothing(name):
+    before, kind = LEFT_OVER[name]
+    own = kind.from_config(before.config)
+    process, known = process_of(own), inspect.signature(kind.__init__).parameters
+    clean = process_of(kind(**{key: value for key, value in own.config.items() if key in known}))
+    assert type(process) is type(clean) and process.clip is None
+    assert [process.told(level) for level in (0.1, 1.0, 10.0)] == [clean.told(level) for level in (0.1, 1.0, 10.0)]
+
+
+def test_data_predictions_are_clipped_where_the_class_clips_them():
+    assert process_of(diffusers.DDIMScheduler(clip_sample=True)).clip is not None
+    assert process_of(diffusers.EDMDPMSolverMultistepScheduler(thresholding=True)).clip is not None
+    # These have the setting, and take no notice of it.
+    assert process_of(diffusers.CogVideoXDDIMScheduler(clip_sample=True)).clip is None
+    assert process_of(diffusers.UniPCMultistepScheduler(thresholding=True, predict_x0=False)).clip is None
+    flow = {"use_flow_sigmas": True, "prediction_type": "flow_prediction"}
+    with pytest.raises(UnknownProcess, match="thresholding"):
+        process_of(diffusers.DPMSolverMultistepScheduler(**flow, thresholding=True))
+
+
+def test_a_table_that_was_put_in_place_of_its_settings_is_refused():
+    own = diffusers.EulerDiscreteScheduler(**SD)
+    own.alphas_cumprod = own.alphas_cumprod**1.3
+    with pytest.raises(UnknownProcess, match="alphas_cumprod is not that of its settings"):
+        process_of(own)
+
+
+def test_the_process_is_that_of_the_scheduler_that_is_there_now():
+    """And not of the one that a solver was once set for."""
+    first = diffusers.EulerDiscreteScheduler(**SD)
+    learned = DyWeightScheduler.from_preset("ms-coco-nfe8", first)
+    now = diffusers.UniPCMultistepScheduler.from_config(learned.config, prediction_type="v_prediction")
+    assert process_of(now).prediction == "v_prediction"
+    assert DyWeightScheduler.from_preset("ms-coco-nfe8", now).process.prediction == "v_prediction"
+    with pytest.raises(UnknownProcess, match="prediction_type is 'v_prediction'.*has 'epsilon'"):
+        DyWeightScheduler.from_config(now.config)
+    with pytest.raises(UnknownProcess, match="of two schedulers: beta_end is 0.02 and was 0.012"):
+        process_of(diffusers.DDIMScheduler.from_config(learned.config, beta_end=0.02).config)
+    back = DyWeightScheduler.from_config(diffusers.UniPCMultistepScheduler.from_config(learned.config).config)
+    assert back.timesteps.tolist() == learned.timesteps.tolist() and back.process.prediction == "epsilon"
+
+
+@pytest.mark.parametrize(
+    "own, noisy",
+    [
+        (diffusers.DPMSolverMultistepScheduler(algorithm_type="sde-dpmsolver++"), True),
+        (diffusers.FlowMatchEulerDiscreteScheduler(stochastic_sampling=True), True),
+        (diffusers.EulerAncestralDiscreteScheduler(), True),
+        (diffusers.DPMSolverMultistepScheduler(), False),
+    ],
+)
+def test_whether_a_scheduler_adds_noise(own, noisy):
+    assert adds_noise(own) is noisy
 
 
 @pytest.mark.parametrize("name", UNDERSTOOD)
