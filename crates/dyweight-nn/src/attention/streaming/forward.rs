@@ -56,20 +56,27 @@ impl Head<'_> {
         let mut gathered = Buffer::zeros(count * stride);
         let [mut rounded, mut rounded_weights] = [Buffer::stale(0), Buffer::stale(0)];
         let q = q.factor(self.pairs, &mut rounded);
-        let (mut largest, mut totals) = ([f32::NEG_INFINITY; ROWS], [0.0; ROWS]);
+        let (mut largest, mut totals, mut shrink) = ([f32::NEG_INFINITY; ROWS], [0.0; ROWS], [0.0; ROWS]);
         for first in (0..keys).step_by(COLUMNS) {
             let block = first..keys.min(first + COLUMNS);
             if self.bias.hides(rows, &block) {
                 break;
             }
             block_of_columns(q, &self.keys_t, &block, self.scale, &mut scores, STRIDE);
-            for r in 0..count {
-                let scores = &mut scores[r * STRIDE..][..block.len()];
-                self.bias.add_to_query(scores, rows.start + r, &block);
-                let row = Exponentials { scores, so_far: &mut largest[r], total: &mut totals[r] };
-                let shrink = self.isa.run(row);
-                if shrink != 1.0 {
-                    gathered[r * stride..][..stride].iter_mut().for_each(|sum| *sum *= shrink);
+            for (r, scores) in scores.chunks_exact_mut(STRIDE).take(count).enumerate() {
+                self.bias.add_to_query(&mut scores[..block.len()], rows.start + r, &block);
+            }
+            self.isa.run(Exponentials {
+                scores: &mut scores,
+                stride: STRIDE,
+                len: block.len(),
+                so_far: &mut largest[..count],
+                totals: &mut totals[..count],
+                shrink: &mut shrink,
+            });
+            for (gathered, shrink) in gathered.chunks_exact_mut(stride).zip(&shrink) {
+                if *shrink != 1.0 {
+                    gathered.iter_mut().for_each(|sum| *sum *= shrink);
                 }
             }
             let weights = Matrix::strided(&scores, STRIDE, count, block.len());

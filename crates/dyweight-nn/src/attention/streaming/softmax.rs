@@ -8,8 +8,8 @@
 //! `eˣ` as [`crate::activation`] has it, with fused multiply-adds where there are any: attention over thousands of
 //! tokens in narrow heads spends a tenth of its time here.
 
+use super::ROWS;
 use crate::isa::Kernel;
-use crate::reduce::largest;
 use crate::simd::Simd;
 
 /// Floats taken at once, whatever the length of vectors: the order of sums is the same.
@@ -45,56 +45,104 @@ unsafe fn exp<S: Simd>(x: S::V) -> S::V {
 /// The same of one number.
 #[inline(always)]
 fn exp_of_one<S: Simd>(x: f32) -> f32 {
-    let mut e = [x];
-    // SAFETY: kernels run under `S`; one float is read and written.
-    unsafe { S::store_part(e.as_mut_ptr(), exp::<S>(S::load_part(e.as_ptr(), 1)), 1) };
+    let mut e = [0.0; STEP];
+    // SAFETY: kernels run under `S`; there is room for a vector.
+    unsafe { S::store(e.as_mut_ptr(), exp::<S>(S::splat(x))) };
     e[0]
 }
 
-/// Turns a row of scores into `e^{score − largest}`, with the largest so far, and adds them to the total; returns the
-/// factor by which everything gathered before must shrink.
+/// Turns scores of some queries into `e^{score − largest}`, with each row's largest so far, and adds them to its
+/// total. In two passes, so that rows do not wait for each other's largest.
 pub(super) struct Exponentials<'a> {
+    /// Rows of `len` scores, `stride` apart.
     pub(super) scores: &'a mut [f32],
-    pub(super) so_far: &'a mut f32,
-    pub(super) total: &'a mut f32,
+    pub(super) stride: usize,
+    pub(super) len: usize,
+    /// A number for each row.
+    pub(super) so_far: &'a mut [f32],
+    pub(super) totals: &'a mut [f32],
+    /// Factors by which everything gathered before must shrink; some more may be written.
+    pub(super) shrink: &'a mut [f32; ROWS],
 }
 
 impl Kernel for Exponentials<'_> {
-    type Output = f32;
+    type Output = ();
     #[inline(always)]
-    fn run<S: Simd>(self) -> f32 {
-        let Self { scores, so_far, total } = self;
-        let block = largest(scores);
-        let new = if block > *so_far { block } else { *so_far };
-        // Finite even where everything is hidden: −∞ less a finite number is −∞ still.
-        let reference = if new > f32::MIN { new } else { f32::MIN };
-        let shrink = exp_of_one::<S>(*so_far - reference);
-        let (whole, rest) = scores.as_chunks_mut::<STEP>();
-        let mut parts = [0.0; STEP];
-        // SAFETY: kernels run under `S`; pointers stay within chunks of `STEP` floats, a multiple of `LANES`.
-        unsafe {
-            let subtracted = S::splat(reference);
-            let mut sums = [S::splat(0.0); MOST];
-            for chunk in whole {
-                for (i, sum) in sums.iter_mut().enumerate().take(STEP / S::LANES) {
-                    let at = chunk.as_mut_ptr().add(i * S::LANES);
-                    let e = exp::<S>(S::sub(S::load(at), subtracted));
-                    S::store(at, e);
-                    *sum = S::add(*sum, e);
+    fn run<S: Simd>(self) {
+        let Self { scores, stride, len, so_far, totals, shrink } = self;
+        let mut references = [0.0; ROWS];
+        shrink.fill(0.0);
+        for (r, row) in scores.chunks(stride).take(so_far.len()).enumerate() {
+            let block = largest::<S>(&row[..len]);
+            let new = if block > so_far[r] { block } else { so_far[r] };
+            // Finite even where everything is hidden: −∞ less a finite number is −∞ still.
+            references[r] = if new > f32::MIN { new } else { f32::MIN };
+            shrink[r] = so_far[r] - references[r];
+            so_far[r] = new;
+        }
+        for chunk in shrink.chunks_exact_mut(STEP) {
+            for lane in (0..STEP).step_by(S::LANES) {
+                // SAFETY: kernels run under `S`; a vector within a chunk of `STEP` floats, a multiple of `LANES`.
+                unsafe {
+                    let at = chunk.as_mut_ptr().add(lane);
+                    S::store(at, exp::<S>(S::load(at)));
                 }
             }
-            for (i, sum) in sums.into_iter().enumerate().take(STEP / S::LANES) {
-                S::store(parts.as_mut_ptr().add(i * S::LANES), sum);
+        }
+        for (r, row) in scores.chunks_mut(stride).take(so_far.len()).enumerate() {
+            totals[r] = totals[r] * shrink[r] + exponentials::<S>(&mut row[..len], references[r]);
+        }
+    }
+}
+
+/// The largest score; −∞ of none.
+#[inline(always)]
+fn largest<S: Simd>(scores: &[f32]) -> f32 {
+    let (whole, rest) = scores.as_chunks::<STEP>();
+    let mut parts = [f32::NEG_INFINITY; STEP];
+    // SAFETY: kernels run under `S`; pointers stay within chunks of `STEP` floats, a multiple of `LANES`.
+    unsafe {
+        let mut most = [S::splat(f32::NEG_INFINITY); MOST];
+        for chunk in whole {
+            for (i, most) in most.iter_mut().enumerate().take(STEP / S::LANES) {
+                // In this order NaN is passed over.
+                *most = S::max(S::load(chunk.as_ptr().add(i * S::LANES)), *most);
             }
         }
-        let mut sum = parts.iter().sum::<f32>();
-        for score in rest {
-            *score = exp_of_one::<S>(*score - reference);
-            sum += *score;
+        for (i, most) in most.into_iter().enumerate().take(STEP / S::LANES) {
+            S::store(parts.as_mut_ptr().add(i * S::LANES), most);
         }
-        (*so_far, *total) = (new, *total * shrink + sum);
-        shrink
     }
+    parts.iter().chain(rest).fold(f32::NEG_INFINITY, |most, x| if *x > most { *x } else { most })
+}
+
+/// Turns a row of scores into `e^{score − reference}`; returns their sum.
+#[inline(always)]
+fn exponentials<S: Simd>(scores: &mut [f32], reference: f32) -> f32 {
+    let (whole, rest) = scores.as_chunks_mut::<STEP>();
+    let mut parts = [0.0; STEP];
+    // SAFETY: kernels run under `S`; pointers stay within chunks of `STEP` floats, a multiple of `LANES`.
+    unsafe {
+        let subtracted = S::splat(reference);
+        let mut sums = [S::splat(0.0); MOST];
+        for chunk in whole {
+            for (i, sum) in sums.iter_mut().enumerate().take(STEP / S::LANES) {
+                let at = chunk.as_mut_ptr().add(i * S::LANES);
+                let e = exp::<S>(S::sub(S::load(at), subtracted));
+                S::store(at, e);
+                *sum = S::add(*sum, e);
+            }
+        }
+        for (i, sum) in sums.into_iter().enumerate().take(STEP / S::LANES) {
+            S::store(parts.as_mut_ptr().add(i * S::LANES), sum);
+        }
+    }
+    let mut sum = parts.iter().sum::<f32>();
+    for score in rest {
+        *score = exp_of_one::<S>(*score - reference);
+        sum += *score;
+    }
+    sum
 }
 
 /// Turns a row of scores of one key into its weights, and what pulls at them into what pulls at the scores.
