@@ -43,6 +43,12 @@ impl Scales {
         Self { by, back, columns }
     }
 
+    /// Columns of a matrix.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> usize {
+        self.columns
+    }
+
     /// What columns of a matrix are multiplied by, from this one on.
     #[inline(always)]
     pub(crate) fn by(&self, matrix: usize, column: usize) -> *const f32 {

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::super::filters::Filters;
-use super::tile::{Tile, both_axes};
+use super::tile::{Tile, both_axes, first_axis};
 use super::{SKEW, Stretch, Tiling, transform_tiles};
 use crate::act::Act;
 use crate::buffer::Buffer;
@@ -75,12 +75,12 @@ pub(super) struct Planes<'a> {
 }
 
 impl Planes<'_> {
-    /// A vector of the transformed weights of a channel, from place `at` of a plane.
+    /// A vector of the weights of a channel, from place `at` of a plane.
     ///
     /// # Safety
     /// `S` must be that of the filters, and each plane readable there.
     #[inline(always)]
-    unsafe fn transformed<S: Simd, T: Tile<A, M>, const A: usize, const M: usize>(&self, at: usize) -> [[S::V; A]; A] {
+    unsafe fn weights<S: Simd>(&self, at: usize) -> [[S::V; 3]; 3] {
         // SAFETY: the caller's contract.
         unsafe {
             let mut g = [[S::splat(0.0); 3]; 3];
@@ -89,8 +89,39 @@ impl Planes<'_> {
                     g[r][c] = S::load(self.from.add((3 * r + c) * self.plane + at));
                 }
             }
+            g
+        }
+    }
+
+    /// The same, transformed along the first axis.
+    ///
+    /// # Safety
+    /// As for [`weights`](Self::weights).
+    #[inline(always)]
+    unsafe fn half_transformed<S: Simd, T: Tile<A, M>, const A: usize, const M: usize>(
+        &self,
+        at: usize,
+    ) -> [[S::V; 3]; A] {
+        // SAFETY: the caller's contract.
+        unsafe {
+            first_axis(
+                self.weights::<S>(at),
+                #[inline(always)]
+                |g| T::weight::<S>(g),
+            )
+        }
+    }
+
+    /// The same, transformed.
+    ///
+    /// # Safety
+    /// As for [`weights`](Self::weights).
+    #[inline(always)]
+    unsafe fn transformed<S: Simd, T: Tile<A, M>, const A: usize, const M: usize>(&self, at: usize) -> [[S::V; A]; A] {
+        // SAFETY: the caller's contract.
+        unsafe {
             both_axes(
-                g,
+                self.weights::<S>(at),
                 #[inline(always)]
                 |g| T::weight::<S>(g),
             )
@@ -208,17 +239,19 @@ impl Factors for Integers<'_> {
             for lane in (0..width).step_by(S::LANES) {
                 // SAFETY: the caller's contract; there is a scale for every square and column.
                 unsafe {
-                    let low = planes.transformed::<S, T, A, M>(2 * k * width + lane);
-                    let mut high = [[S::splat(0.0); A]; A];
+                    let low = planes.half_transformed::<S, T, A, M>(2 * k * width + lane);
+                    let mut high = [[S::splat(0.0); 3]; A];
                     if 2 * k + 1 < channels {
-                        high = planes.transformed::<S, T, A, M>((2 * k + 1) * width + lane);
+                        high = planes.half_transformed::<S, T, A, M>((2 * k + 1) * width + lane);
                     }
+                    // A row at a time: both squares as a whole are more than there are registers.
                     for r in 0..A {
+                        let (low, high) = (T::weight::<S>(low[r]), T::weight::<S>(high[r]));
+                        let by = self.columns.by(r * A, planes.panel.first + lane);
+                        let to = to.add(r * A * stride + k * width + lane);
                         for c in 0..A {
-                            let square = r * A + c;
-                            let by = S::load(self.columns.by(square, planes.panel.first + lane));
-                            let both = S::integer_pairs(S::mul(low[r][c], by), S::mul(high[r][c], by));
-                            S::store(to.add(square * stride + k * width + lane), both);
+                            let by = S::load(by.add(c * self.columns.count()));
+                            S::store(to.add(c * stride), S::integer_pairs(S::mul(low[c], by), S::mul(high[c], by)));
                         }
                     }
                 }

@@ -207,25 +207,35 @@ impl Tile<6, 4> for Near4 {
 #[inline(always)]
 pub(super) fn both_axes<V: Copy, const P: usize, const Q: usize>(
     square: [[V; P]; P],
-    f: impl Fn([V; P]) -> [V; Q],
+    f: impl Fn([V; P]) -> [V; Q] + Copy,
 ) -> [[V; Q]; Q] {
+    // A copy of `f`: behind a reference it would be called.
+    let rows = first_axis(square, f);
+    let mut result = [[square[0][0]; Q]; Q];
+    for r in 0..Q {
+        result[r] = f(rows[r]);
+    }
+    result
+}
+
+/// The first of both: rows for the second.
+#[inline(always)]
+pub(super) fn first_axis<V: Copy, const P: usize, const Q: usize>(
+    square: [[V; P]; P],
+    f: impl Fn([V; P]) -> [V; Q],
+) -> [[V; P]; Q] {
     // Loops instead of iterators, here and where squares are loaded and stored: what is not inlined for certain would
     // be compiled without the instruction set.
-    let mut columns = [[square[0][0]; Q]; P];
-    for (c, column) in columns.iter_mut().enumerate() {
+    let mut rows = [[square[0][0]; P]; Q];
+    for c in 0..P {
         let mut line = [square[0][0]; P];
         for r in 0..P {
             line[r] = square[r][c];
         }
-        *column = f(line);
-    }
-    let mut result = [[square[0][0]; Q]; Q];
-    for (r, row) in result.iter_mut().enumerate() {
-        let mut line = [square[0][0]; P];
-        for c in 0..P {
-            line[c] = columns[c][r];
+        let column = f(line);
+        for r in 0..Q {
+            rows[r][c] = column[r];
         }
-        *row = f(line);
     }
-    result
+    rows
 }
