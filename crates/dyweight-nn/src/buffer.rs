@@ -112,24 +112,30 @@ impl FreeList {
     }
 }
 
-/// Rows of a product's result lie a page apart each; with pages of 4 kB, looking up addresses takes a fifth of the time
-/// of some.
+/// Asks for pages of 2 MB in place of 4 kB, for memory that has not been looked at yet. Rows of a product's result lie
+/// a page apart each: with small pages, looking up addresses takes a fifth of the time of some. And on a virtual
+/// machine two threads read such memory twice as fast.
+pub fn ask_for_large_pages(memory: &mut [u8]) {
+    advise(memory.as_mut_ptr(), memory.len());
+}
+
+/// The same of memory at an address. A wish: wrong addresses do no harm.
 #[cfg(target_os = "linux")]
-fn ask_for_large_pages(start: NonNull<u8>, bytes: usize) {
+fn advise(start: *mut u8, bytes: usize) {
     const PAGE: usize = 4096;
     const MADV_HUGEPAGE: i32 = 14;
     // SAFETY: as the C library of the system declares it.
     unsafe extern "C" {
         fn madvise(address: *mut u8, bytes: usize, advice: i32) -> i32;
     }
-    let skip = start.as_ptr().align_offset(PAGE);
-    // SAFETY: whole pages within a live allocation, whose contents this does not change. A refusal costs nothing but
-    // speed.
-    unsafe { madvise(start.as_ptr().add(skip), (bytes - skip) / PAGE * PAGE, MADV_HUGEPAGE) };
+    let skip = start.align_offset(PAGE);
+    let pages = bytes.saturating_sub(skip) / PAGE * PAGE;
+    // SAFETY: this changes no contents. A refusal costs nothing but speed.
+    unsafe { madvise(start.wrapping_add(skip), pages, MADV_HUGEPAGE) };
 }
 
 #[cfg(not(target_os = "linux"))]
-fn ask_for_large_pages(_: NonNull<u8>, _: usize) {}
+fn advise(_: *mut u8, _: usize) {}
 
 impl Block {
     fn layout(capacity: usize) -> Layout {
@@ -142,7 +148,7 @@ impl Block {
         let ptr = unsafe { alloc(layout) };
         let ptr = NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout));
         if capacity >= HUGE {
-            ask_for_large_pages(ptr, layout.size());
+            advise(ptr.as_ptr(), layout.size());
         }
         // SAFETY: as many bytes as were allocated. This is where the system provides the pages.
         unsafe { ptr.write_bytes(0, layout.size()) };

@@ -9,6 +9,9 @@ use dyweight_core::noise::Stream;
 use dyweight_nn::Dtype;
 use rayon::prelude::*;
 
+/// Bytes from which on large pages are asked for: files that are mapped have them where the system can.
+const LARGE: usize = 1 << 22;
+
 /// Numbers from one stream.
 const BLOCK: usize = 1 << 16;
 
@@ -21,6 +24,9 @@ pub(super) fn tensor(seed: u64, dtype: Dtype, name: &str, shape: &[usize]) -> Ve
     };
     let (spread, root) = (scale * 12f32.sqrt(), Stream::labelled(seed, name).bits());
     let mut bytes = vec![0; shape.iter().product::<usize>() * dtype.size()];
+    if bytes.len() >= LARGE {
+        dyweight_nn::buffer::ask_for_large_pages(&mut bytes);
+    }
     bytes.par_chunks_mut(BLOCK * dtype.size()).enumerate().for_each(|(block, bytes)| {
         let mut stream = Stream::of_words(&[root, block as u64]);
         let mut next = || centre + spread * (stream.uniform() as f32 - 0.5);
