@@ -117,6 +117,9 @@ impl Weights {
             to.iter_mut().zip(pairs).for_each(|(to, pair)| *to = f32::from_bits(u32::from_le_bytes(pair)));
             return;
         }
+        if let Some(floats) = self.floats_of_row(row, columns.clone()) {
+            return pairs.round(floats, to);
+        }
         let mut wide = [0.0; STRETCH];
         for (first, to) in columns.clone().step_by(STRETCH).zip(to.chunks_mut(STRETCH / 2)) {
             let columns = first..columns.end.min(first + STRETCH);

@@ -15,13 +15,13 @@ use std::ops::Range;
 
 use super::spec::ConvSpec;
 use crate::buffer::Buffer;
-use crate::gemm::{Opened, Packed, Panel, transpose};
+use crate::gemm::{Opened, Packed, Panel};
 use crate::isa::{Isa, Kernel};
-use crate::simd::Simd;
+use crate::simd::{Simd, prefetch};
 use crate::weights::{Weights, Widen};
 
-/// Entries of a row transposed at a time, at least.
-const STRETCH: usize = 128;
+/// Channels of a row transposed at a time: whole squares, whatever the number of taps.
+const STRETCH: usize = 16;
 
 /// Widest panel of all instruction sets, in columns.
 const WIDEST: usize = 64;
@@ -143,7 +143,10 @@ impl Stored<'_> {
     /// The rows of some channels, `[taps, channels, width]`; lanes without a column stay as they are.
     fn fill(&self, place: &Panel<'_>, channels: Range<usize>, panel: &mut [f32]) {
         match self.turned {
-            false => self.fill_plain(place, channels, panel),
+            false => {
+                let mut rows = Buffer::stale(place.columns * STRETCH * self.taps);
+                self.isa.run(Plain { stored: self, place: *place, channels, rows: &mut rows, panel });
+            }
             true => {
                 let len = place.columns * self.taps;
                 let mut row = Buffer::zeros(len + WIDEST);
@@ -153,33 +156,69 @@ impl Stored<'_> {
             }
         }
     }
+}
 
-    /// Rows of the weights become columns, a stretch of whole channels at a time.
-    fn fill_plain(&self, place: &Panel<'_>, channels: Range<usize>, panel: &mut [f32]) {
-        let Panel { first, columns: count, width, .. } = *place;
-        let at_once = STRETCH.div_ceil(self.taps);
-        let len = at_once * self.taps;
-        let (mut rows, mut turned) = (Buffer::stale(count * len), Buffer::stale(len * width));
-        if count < width {
-            turned.fill(0.0);
-        }
-        for start in channels.clone().step_by(at_once) {
-            let here = at_once.min(channels.end - start) * self.taps;
-            let entries = start * self.taps..start * self.taps + here;
+/// Panels of the forward pass: rows of the weights become columns, a stretch of whole channels at a time.
+struct Plain<'a> {
+    stored: &'a Stored<'a>,
+    place: Panel<'a>,
+    channels: Range<usize>,
+    /// A stretch of every row, where they must be widened.
+    rows: &'a mut [f32],
+    panel: &'a mut [f32],
+}
+
+impl Kernel for Plain<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let Self { stored: Stored { weights, taps, isa, .. }, place, channels, rows, panel } = self;
+        let (taps, Panel { first, columns: count, width, .. }) = (*taps, place);
+        let len = STRETCH * taps;
+        assert!(panel.len() == channels.len() * taps * width && count <= width);
+        // Where an entry of a stretch goes, from the first one's row on.
+        let begins: Vec<_> = (0..len).map(|k| (k % taps * channels.len() + k / taps) * width).collect();
+        for start in channels.clone().step_by(STRETCH) {
+            let here = STRETCH.min(channels.end - start) * taps;
+            let entries = start * taps..start * taps + here;
+            let ahead = entries.end..(entries.end + len).min(channels.end * taps);
             let mut columns: [&[f32]; WIDEST] = [&[]; WIDEST];
-            for ((row, column), to) in columns.iter_mut().enumerate().zip(rows.chunks_exact_mut(len)) {
-                *column = match self.weights.floats_of_row(first + row, entries.clone()) {
+            for ((row, column), to) in columns[..count].iter_mut().enumerate().zip(rows.chunks_exact_mut(len)) {
+                *column = match weights.floats_of_row(first + row, entries.clone()) {
                     Some(floats) => floats,
                     None => {
-                        self.weights.widen_row(self.isa, first + row, entries.clone(), &mut to[..here]);
-                        to
+                        weights.widen_row(*isa, first + row, entries.clone(), &mut to[..here]);
+                        &to[..here]
                     }
                 };
+                prefetch(weights.bytes_of_row(first + row, ahead.clone()));
             }
-            transpose(self.isa, &columns[..count], here, &mut turned, width);
-            for (k, from) in turned[..here * width].chunks_exact(width).enumerate() {
-                let (channel, tap) = (start - channels.start + k / self.taps, k % self.taps);
-                panel[(tap * channels.len() + channel) * width..][..width].copy_from_slice(from);
+            let panel = &mut panel[(start - channels.start) * width..];
+            for (block, columns) in columns[..count].chunks(S::LANES).enumerate() {
+                let lane = block * S::LANES;
+                let squares = if columns.len() == S::LANES { here - here % S::LANES } else { 0 };
+                let mut from = [std::ptr::null(); 16];
+                for (from, column) in from.iter_mut().zip(columns) {
+                    *from = column.as_ptr();
+                }
+                for at in (0..squares).step_by(S::LANES) {
+                    let (to, begin) = (panel.as_mut_ptr(), &begins[at..at + S::LANES]);
+                    // SAFETY: `here` entries of each column; they go to rows of the panel, which has as many as was
+                    // asserted, and a column for each.
+                    unsafe {
+                        S::transpose(
+                            &from[..S::LANES],
+                            at,
+                            #[inline(always)]
+                            |i| to.add(begin[i] + lane),
+                        )
+                    }
+                }
+                for (j, column) in columns.iter().enumerate() {
+                    for k in squares..here {
+                        panel[begins[k] + lane + j] = column[k];
+                    }
+                }
             }
         }
     }
@@ -208,10 +247,7 @@ impl Kernel for Turn<'_> {
         let whole = count - count % S::LANES;
         for (k, channel) in self.channels.clone().enumerate() {
             let ahead = weights.bytes_of_row((channel + ROWS_AHEAD).min(weights.rows() - 1), entries.clone());
-            for line in ahead.chunks(64) {
-                // SAFETY: this instruction set is the one in use.
-                unsafe { S::prefetch(line.as_ptr().cast()) }
-            }
+            prefetch(ahead);
             let row = match weights.floats_of_row(channel, entries.start..entries.end + WIDEST) {
                 Some(floats) => floats,
                 None => {
@@ -231,7 +267,13 @@ impl Kernel for Turn<'_> {
                     // SAFETY: read and written where it was just asserted that there is room; what lies beyond a
                     // column's taps is another's and goes to rows that are not used.
                     unsafe {
-                        S::transpose(&columns[..S::LANES], at, self.turned.as_mut_ptr().add(at * width + lane), width)
+                        let to = self.turned.as_mut_ptr().add(at * width + lane);
+                        S::transpose(
+                            &columns[..S::LANES],
+                            at,
+                            #[inline(always)]
+                            |i| to.add(i * width),
+                        )
                     }
                 }
             }

@@ -12,7 +12,7 @@ pub(crate) mod kernel;
 pub(crate) mod pack;
 
 pub(crate) use kernel::{Epilogue, Grid, PanelProduct, Segments, Start};
-pub(crate) use pack::{Opened, Packed, Panel, transpose};
+pub(crate) use pack::{Opened, Packed, Panel};
 
 use std::ops::Range;
 

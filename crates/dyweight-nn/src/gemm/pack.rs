@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::buffer::Buffer;
 use crate::isa::{Isa, Kernel};
 use crate::pairs::{self, Pairs};
-use crate::simd::Simd;
+use crate::simd::{Simd, prefetch};
 use crate::weights::{Dtype, Weights};
 
 /// A packed matrix.
@@ -221,6 +221,11 @@ impl Packed {
                 let len = panel.len() / width;
                 for (row, to) in scratch.chunks_exact_mut(STRETCH).enumerate() {
                     let (row, to) = (rows.start + first + row, &mut to[..len]);
+                    let entries = if pairs.is_some() { 2 } else { 1 };
+                    let ahead = entries * (start + len)..depth.min(entries * (start + len + STRETCH));
+                    if !ahead.is_empty() {
+                        prefetch(weights.bytes_of_row(row, ahead));
+                    }
                     match pairs {
                         None => weights.widen_row(isa, row, start..start + len, to),
                         Some(pairs) => weights.round_row(pairs, row, 2 * start..depth.min(2 * (start + len)), to),
@@ -382,7 +387,12 @@ impl Kernel for Transpose<'_> {
                 // `transpose`.
                 unsafe {
                     let to = self.to.as_mut_ptr().add(at * self.width + first);
-                    S::transpose(&from[..S::LANES], at, to, self.width);
+                    S::transpose(
+                        &from[..S::LANES],
+                        at,
+                        #[inline(always)]
+                        |i| to.add(i * self.width),
+                    );
                 }
             }
             for (j, row) in rows.iter().enumerate() {

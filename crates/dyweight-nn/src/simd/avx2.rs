@@ -47,42 +47,30 @@ impl Simd for Avx2 {
             let (low, high) = (_mm256_cvtps_epi32(low), _mm256_slli_epi32::<16>(_mm256_cvtps_epi32(high)));
             _mm256_castsi256_ps(_mm256_blend_epi16::<0xaa>(low, high))
         };
-        fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize) =
-            transpose_8x8(from, at, to, stride);
+        fn transpose(from: &[*const f32], at: usize, to: impl Fn(usize) -> *mut f32) = {
+            let mut rows = [_mm256_setzero_ps(); 8];
+            for i in 0..8 {
+                rows[i] = _mm256_loadu_ps(from[i].add(at));
+            }
+            // Pairs, then fours, then the halves of eight.
+            let mut pairs = rows;
+            for i in 0..4 {
+                pairs[2 * i] = _mm256_unpacklo_ps(rows[2 * i], rows[2 * i + 1]);
+                pairs[2 * i + 1] = _mm256_unpackhi_ps(rows[2 * i], rows[2 * i + 1]);
+            }
+            let mut fours = pairs;
+            for i in [0, 4] {
+                fours[i] = _mm256_shuffle_ps::<0x44>(pairs[i], pairs[i + 2]);
+                fours[i + 1] = _mm256_shuffle_ps::<0xee>(pairs[i], pairs[i + 2]);
+                fours[i + 2] = _mm256_shuffle_ps::<0x44>(pairs[i + 1], pairs[i + 3]);
+                fours[i + 3] = _mm256_shuffle_ps::<0xee>(pairs[i + 1], pairs[i + 3]);
+            }
+            for i in 0..4 {
+                _mm256_storeu_ps(to(i), _mm256_permute2f128_ps::<0x20>(fours[i], fours[i + 4]));
+                _mm256_storeu_ps(to(i + 4), _mm256_permute2f128_ps::<0x31>(fours[i], fours[i + 4]));
+            }
+        };
         fn prefetch(p: *const f32) = _mm_prefetch::<_MM_HINT_T0>(p.cast());
         fn prefetch_second(p: *const f32) = _mm_prefetch::<_MM_HINT_T1>(p.cast());
-    }
-}
-
-/// A square of 8×8 floats, as [`Simd::transpose`] wants it.
-///
-/// # Safety
-/// Eight addresses in `from`, readable at `at..at + 8`; eight floats writable at `to` and multiples of `stride` after
-/// it.
-#[inline(always)]
-pub(super) unsafe fn transpose_8x8(from: &[*const f32], at: usize, to: *mut f32, stride: usize) {
-    // SAFETY: the caller's contract, and that of the trait.
-    unsafe {
-        let mut rows = [_mm256_setzero_ps(); 8];
-        for i in 0..8 {
-            rows[i] = _mm256_loadu_ps(from[i].add(at));
-        }
-        // Pairs, then fours, then the halves of eight.
-        let mut pairs = rows;
-        for i in 0..4 {
-            pairs[2 * i] = _mm256_unpacklo_ps(rows[2 * i], rows[2 * i + 1]);
-            pairs[2 * i + 1] = _mm256_unpackhi_ps(rows[2 * i], rows[2 * i + 1]);
-        }
-        let mut fours = pairs;
-        for i in [0, 4] {
-            fours[i] = _mm256_shuffle_ps::<0x44>(pairs[i], pairs[i + 2]);
-            fours[i + 1] = _mm256_shuffle_ps::<0xee>(pairs[i], pairs[i + 2]);
-            fours[i + 2] = _mm256_shuffle_ps::<0x44>(pairs[i + 1], pairs[i + 3]);
-            fours[i + 3] = _mm256_shuffle_ps::<0xee>(pairs[i + 1], pairs[i + 3]);
-        }
-        for i in 0..4 {
-            _mm256_storeu_ps(to.add(i * stride), _mm256_permute2f128_ps::<0x20>(fours[i], fours[i + 4]));
-            _mm256_storeu_ps(to.add((i + 4) * stride), _mm256_permute2f128_ps::<0x31>(fours[i], fours[i + 4]));
-        }
     }
 }

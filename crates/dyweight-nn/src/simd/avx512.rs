@@ -3,7 +3,6 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
-use super::avx2::transpose_8x8;
 use crate::isa::Isa;
 
 #[derive(Clone, Copy)]
@@ -43,13 +42,34 @@ impl Simd for Avx512 {
             let (low, high) = (_mm512_cvtps_epi32(low), _mm512_slli_epi32::<16>(_mm512_cvtps_epi32(high)));
             _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xaaaa_aaaa, low, high))
         };
-        // AVX-512 includes AVX2: four squares make one.
-        fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize) = {
-            let (upper, lower) = from.split_at(8);
-            transpose_8x8(upper, at, to, stride);
-            transpose_8x8(upper, at + 8, to.add(8 * stride), stride);
-            transpose_8x8(lower, at, to.add(8), stride);
-            transpose_8x8(lower, at + 8, to.add(8 * stride + 8), stride);
+        fn transpose(from: &[*const f32], at: usize, to: impl Fn(usize) -> *mut f32) = {
+            let mut rows = [_mm512_setzero_ps(); 16];
+            for i in 0..16 {
+                rows[i] = _mm512_loadu_ps(from[i].add(at));
+            }
+            // Pairs, then fours, then quarters of vectors.
+            let mut pairs = rows;
+            for i in (0..16).step_by(2) {
+                pairs[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+                pairs[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+            }
+            let mut fours = pairs;
+            for i in (0..16).step_by(4) {
+                for j in 0..2 {
+                    let (a, b) = (_mm512_castps_pd(pairs[i + j]), _mm512_castps_pd(pairs[i + j + 2]));
+                    fours[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+                    fours[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+                }
+            }
+            for i in 0..4 {
+                let [a, b, c, d] = [fours[i], fours[i + 4], fours[i + 8], fours[i + 12]];
+                let (even, odd) = (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+                let (even_2, odd_2) = (_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d));
+                _mm512_storeu_ps(to(i), _mm512_shuffle_f32x4::<0x88>(even, even_2));
+                _mm512_storeu_ps(to(i + 4), _mm512_shuffle_f32x4::<0x88>(odd, odd_2));
+                _mm512_storeu_ps(to(i + 8), _mm512_shuffle_f32x4::<0xdd>(even, even_2));
+                _mm512_storeu_ps(to(i + 12), _mm512_shuffle_f32x4::<0xdd>(odd, odd_2));
+            }
         };
         fn prefetch(p: *const f32) = _mm_prefetch::<_MM_HINT_T0>(p.cast());
         fn prefetch_second(p: *const f32) = _mm_prefetch::<_MM_HINT_T1>(p.cast());

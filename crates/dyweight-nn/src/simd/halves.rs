@@ -52,7 +52,7 @@ macro_rules! of_floats {
             fn load_bf16(p: *const u8) -> __m512;
             fn from_integers(v: __m512) -> __m512;
             fn integer_pairs(low: __m512, high: __m512) -> __m512;
-            fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize);
+            fn transpose(from: &[*const f32], at: usize, to: impl Fn(usize) -> *mut f32);
             fn prefetch(p: *const f32);
             fn prefetch_second(p: *const f32);
         }

@@ -28,6 +28,20 @@ pub(crate) use portable::Portable;
 
 use crate::isa::Isa;
 
+/// Asks for the cache lines of some bytes.
+#[inline(always)]
+pub(crate) fn prefetch(bytes: &[u8]) {
+    for line in bytes.chunks(64) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: every such processor has the instruction, which touches no memory.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+}
+
 /// A vector instruction set.
 ///
 /// # Safety
@@ -77,11 +91,10 @@ pub(crate) trait Simd: Copy + 'static {
         // SAFETY: the trait's contract.
         unsafe { Self::mul(sum, by) }
     }
-    /// Writes a square of `LANES` by `LANES`: float `i` of row `j`, at `from[j] + at`, goes to
-    /// `to + stride·i + j`.
+    /// Writes a square of `LANES` by `LANES`: float `i` of row `j`, at `from[j] + at`, goes to `to(i) + j`.
     ///
-    /// `from` must have `LANES` addresses.
-    unsafe fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize);
+    /// `from` must have `LANES` addresses, and `to` be `#[inline(always)]`.
+    unsafe fn transpose(from: &[*const f32], at: usize, to: impl Fn(usize) -> *mut f32);
     /// Asks for the cache line at `p`; never touches memory.
     unsafe fn prefetch(p: *const f32);
     /// The same, no nearer than the second-level cache.

@@ -100,11 +100,11 @@ impl Simd for Portable {
         zip(low, high, |low, high| f32::from_bits(integer(low) | integer(high) << 16))
     }
     #[inline(always)]
-    unsafe fn transpose(from: &[*const f32], at: usize, to: *mut f32, stride: usize) {
+    unsafe fn transpose(from: &[*const f32], at: usize, to: impl Fn(usize) -> *mut f32) {
         for (j, row) in from.iter().enumerate().take(LANES) {
             for i in 0..LANES {
                 // SAFETY: the trait's contract.
-                unsafe { to.add(i * stride + j).write(row.add(at + i).read()) }
+                unsafe { to(i).add(j).write(row.add(at + i).read()) }
             }
         }
     }
