@@ -73,9 +73,9 @@ def _index(timesteps: list[float], timestep: Any) -> int:
 
 
 def watched(scheduler: Any, log: Log, pass_over: bool = False) -> Any:
-    """The scheduler, with everything it is asked written down. With `pass_over` it takes grids that its class does not."""
+    """The scheduler, with everything it is asked written down. With `pass_over` it takes what its class does not."""
     kind = type(scheduler)
-    takes = inspect.signature(kind.set_timesteps).parameters
+    takes, step_takes = inspect.signature(kind.set_timesteps).parameters, inspect.signature(kind.step).parameters
 
     @functools.wraps(kind.set_timesteps)
     def set_timesteps(self: Any, *given: Any, **named: Any) -> Any:
@@ -92,6 +92,8 @@ def watched(scheduler: Any, log: Log, pass_over: bool = False) -> Any:
     @functools.wraps(kind.step)
     def step(self: Any, output: Any, timestep: Any, *given: Any, **named: Any) -> Any:
         log.before_step(self, timestep)
+        if pass_over:
+            named = {key: value for key, value in named.items() if key in step_takes}
         result = kind.step(self, output, timestep, *given, **named)
         log.after_step(self, result)
         return result

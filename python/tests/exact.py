@@ -144,7 +144,9 @@ class Exact:
 
     def _learn_what_is_told(self):
         """The line from what the network is told to the scheduler's timestep: t, t/1000, 1 − t/1000 …"""
-        log = self._theirs(6)
+        from dyweight.learning import _guess
+
+        log = self._theirs(_guess(self.box, 6, (0, 0)))
         known = log.timesteps[log.begin or 0 :]
         offered = log.offered[0]
         if offered.get("timesteps") is not None and offered.get("sigmas") is not None:
@@ -152,8 +154,8 @@ class Exact:
         told = self.told[:: max(len(self.told) // len(known), 1)][: len(known)]
         if len(told) != len(known):
             raise NoExactNetwork(f"the network is called {len(told)} times in {len(known)} steps")
-        if not np.isfinite([*told, *known]).all():
-            raise NoExactNetwork("the network is told what is no number")
+        if not np.isfinite([*told, *known]).all() or not np.ptp(told):
+            raise NoExactNetwork("the network is told the same at every step, or what is no number")
         self.fit = np.polyfit(told, known, 1)
         if np.abs(np.polyval(self.fit, told) - known).max() > 1e-2 * max(np.abs(known)):
             raise NoExactNetwork("what the network is told is no line in the scheduler's timesteps")

@@ -214,6 +214,13 @@ def test_what_a_pipeline_has_against_our_scheduler_is_a_sentence():
             few_steps(pipe, 3, ["a"], **TINY)
 
 
+def test_rivals_run_in_pipelines_that_hand_over_more_than_they_take():
+    """DDIM's pipeline gives `eta` to every step, which others do not know."""
+    pipe, call = made.pixels()
+    found = few_steps(pipe, 3, conditions=[call], **TINY)
+    assert {"DPM-Solver++(2M)", "UniPC"} < set(found.distances) and not found.notes
+
+
 def test_noise_that_is_scaled_before_the_timesteps_are_set():
     """Some pipelines do so, and a second run must be like the first."""
     scheduler = DyWeightScheduler.from_preset("ms-coco-nfe8", tiny.stable_diffusion(made.folder()).scheduler)
