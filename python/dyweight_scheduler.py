@@ -1229,6 +1229,10 @@ class DyWeightScheduler(SchedulerMixin, ConfigMixin):
         """`add_noise`, as flow pipelines call it."""
         return self.add_noise(sample, noise, timestep)
 
+    def _get_conditioning_c_in(self, sigma):
+        """What the network's input is scaled by at a level: Cosmos's pipelines ask their EDM scheduler for it."""
+        return (sigma**2 + self.process.data_std**2) ** -0.5
+
     def index_for_timestep(self, timestep, schedule_timesteps=None) -> int:
         """Index of the call whose timestep is nearest; of equals the last."""
         known = self.timesteps if schedule_timesteps is None else schedule_timesteps

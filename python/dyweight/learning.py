@@ -285,7 +285,7 @@ def _in_one_step(box: BlackBox) -> Any:
     """The own scheduler, made to go from its first level to the end at once: then it adds no noise and has no memory."""
     own = box.fresh()
     config = dict(own.config)
-    return _made(type(own), {**config, "sigma_min": 0.998 * config["sigma_max"]}) if "sigma_max" in config else own
+    return _made(type(own), {**config, "sigma_min": 0.998 * config["sigma_max"]}, own) if "sigma_max" in config else own
 
 
 def _compared(setting: Setting, top: float, theirs: Log, log: Log) -> float:
@@ -319,21 +319,21 @@ def first_order(own: Any) -> Any:
     config, process = _portable(effective(name, config)), process_of(own)
     plain = {"use_karras_sigmas": False, "use_exponential_sigmas": False, "use_beta_sigmas": False}
     if name.startswith("EDM"):
-        return _made(diffusers.EDMEulerScheduler, config)
+        return _made(diffusers.EDMEulerScheduler, config, own)
     if name == "MiniMaxH3Scheduler":
-        return _made(diffusers.MiniMaxH3Scheduler, config)
+        return _made(diffusers.MiniMaxH3Scheduler, config, own)
     if name.startswith(("FlowMatch", "LTXEuler")):
-        return _made(diffusers.FlowMatchEulerDiscreteScheduler, {**config, "stochastic_sampling": False})
+        return _made(diffusers.FlowMatchEulerDiscreteScheduler, {**config, "stochastic_sampling": False}, own)
     if name.startswith(("Cosine", "IPNDM")):
         return None
     if name == "EulerDiscreteScheduler":
-        return _made(diffusers.EulerDiscreteScheduler, {**config, **plain, "final_sigmas_type": "zero"})
+        return _made(diffusers.EulerDiscreteScheduler, {**config, **plain, "final_sigmas_type": "zero"}, own)
     if config.get("snr_shift_scale"):
-        return _made(diffusers.CogVideoXDDIMScheduler, {**config, "clip_sample": False})
+        return _made(diffusers.CogVideoXDDIMScheduler, {**config, "clip_sample": False}, own)
     if not process.flow and "set_alpha_to_one" in config and not config.get("trained_betas"):
-        return _made(diffusers.DDIMScheduler, {**config, "clip_sample": False, "thresholding": False, "set_alpha_to_one": True})
+        return _made(diffusers.DDIMScheduler, {**config, "clip_sample": False, "thresholding": False, "set_alpha_to_one": True}, own)
     more = {"solver_order": 1, "algorithm_type": "dpmsolver++", "thresholding": False, "final_sigmas_type": "zero"}
-    return _made(diffusers.DPMSolverMultistepScheduler, {**config, **plain, **more})
+    return _made(diffusers.DPMSolverMultistepScheduler, {**config, **plain, **more}, own)
 
 
 def _portable(config: dict[str, Any]) -> dict[str, Any]:
@@ -343,11 +343,13 @@ def _portable(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "beta_schedule": "linear", "trained_betas": betas(config, config.get("num_train_timesteps", 1000))}
 
 
-def _made(kind: Any, config: dict[str, Any]) -> Any:
+def _made(kind: Any, config: dict[str, Any], own: Any) -> Any:
     """A scheduler of a class with what it knows of a configuration; the rest stays for pipelines that look for it."""
     takes = inspect.signature(kind.__init__).parameters
     made = kind(**{k: v for k, v in config.items() if k in takes})
-    made.register_to_config(**{k: v for k, v in config.items() if k not in takes})
+    # Cosmos's pipelines put settings in place that their scheduler's class does not have.
+    rest = {**name_and_config(own)[1], **config}
+    made.register_to_config(**{k: v for k, v in rest.items() if k not in takes})
     return made
 
 
@@ -358,7 +360,7 @@ def rivals(own: Any) -> dict[str, Callable[[], Any]]:
     name, config = name_and_config(own)
     config = effective(name, config)
     if name.startswith("EDM"):
-        return {"DPM-Solver++(2M)": lambda: _made(diffusers.EDMDPMSolverMultistepScheduler, config)}
+        return {"DPM-Solver++(2M)": lambda: _made(diffusers.EDMDPMSolverMultistepScheduler, config, own)}
     if name.startswith(("Cosine", "IPNDM", "MiniMax")) or config.get("invert_sigmas") or config.get("snr_shift_scale"):
         return {}
     if getattr(process_of(own), "continuous", False):
@@ -368,8 +370,8 @@ def rivals(own: Any) -> dict[str, Callable[[], Any]]:
         config = {**config, "use_flow_sigmas": True, "prediction_type": "flow_prediction", "flow_shift": shift}
     config = {k: v for k, v in _portable(config).items() if k not in ("solver_type", "algorithm_type", "solver_order")}
     return {
-        "DPM-Solver++(2M)": lambda: _made(diffusers.DPMSolverMultistepScheduler, config),
-        "UniPC": lambda: _made(diffusers.UniPCMultistepScheduler, config),
+        "DPM-Solver++(2M)": lambda: _made(diffusers.DPMSolverMultistepScheduler, config, own),
+        "UniPC": lambda: _made(diffusers.UniPCMultistepScheduler, config, own),
     }
 
 

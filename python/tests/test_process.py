@@ -9,6 +9,7 @@ import torch
 from exact import answer
 
 from dyweight.diffusers import DyWeightScheduler, UnknownProcess, process_of
+from dyweight.learning import first_order
 from dyweight.process import adds_noise
 
 STEPS = 6
@@ -108,6 +109,14 @@ def test_the_process_is_that_of_the_scheduler_that_is_there_now():
         process_of(diffusers.DDIMScheduler.from_config(learned.config, beta_end=0.02).config)
     back = DyWeightScheduler.from_config(diffusers.UniPCMultistepScheduler.from_config(learned.config).config)
     assert back.timesteps.tolist() == learned.timesteps.tolist() and back.process.prediction == "epsilon"
+
+
+def test_settings_that_a_pipeline_puts_in_place_are_there_for_it():
+    """Cosmos's pipelines register a level that their scheduler's class does not have, and read it again."""
+    own = diffusers.FlowMatchEulerDiscreteScheduler()
+    own.register_to_config(sigma_max=80.0, final_sigmas_type="sigma_min")
+    for other in (DyWeightScheduler.from_preset("flux-nfe5", own), first_order(own)):
+        assert other.config.sigma_max == 80.0 and other.config.final_sigmas_type == "sigma_min"
 
 
 @pytest.mark.parametrize(
