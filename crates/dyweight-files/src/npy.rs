@@ -1,7 +1,8 @@
 //! Numpy arrays: `.npy`, and `.npz` archives of them.
 //!
 //! ```text
-//! npy  \x93NUMPY · version 1|2|3, 0 · u16|u32 header length · {'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), } · data
+//! npy  \x93NUMPY · version 1|2|3, 0 · u16|u32 header length · {'descr': '<f8', 'fortran_order': False,
+//!      'shape': (2, 3), } · data
 //! npz  zip archive of <name>.npy, stored or deflated
 //! ```
 //!
@@ -74,11 +75,12 @@ impl ArrayFile {
 pub fn parse_npy(bytes: &SharedBytes) -> Result<StoredTensor, Malformed> {
     expect(bytes, "a numpy array", &[Format::Npy])?;
     let mut cursor = Cursor::new(bytes, MAGIC.len());
-    let (major, _minor) = (cursor.u8()?, cursor.u8()?);
-    let len = match major {
-        1 => usize::from(cursor.u16()?),
-        2 | 3 => cursor.u32()? as usize,
-        other => return Err(Malformed::Header { what: "npy version", found: other.to_string() }),
+    let len = match (cursor.u8()?, cursor.u8()?) {
+        (1, 0) => usize::from(cursor.u16()?),
+        (2 | 3, 0) => cursor.u32()? as usize,
+        (major, minor) => {
+            return Err(Malformed::Header { what: "npy version", found: format!("{major}.{minor}") });
+        }
     };
     if len > MAX_HEADER {
         return Err(Malformed::TooLarge { what: "npy header", size: len as u64, limit: MAX_HEADER as u64 });
