@@ -52,9 +52,19 @@ pub fn option_names() -> Vec<String> {
     [keys::<TrainSpec>(), keys::<ScheduleSpec>(), older].concat()
 }
 
+/// Options, of which none must be given; an error names the one that cannot be read.
+fn options<T: serde::de::DeserializeOwned>(given: serde_json::Map<String, Value>) -> Result<T> {
+    let read = |given: serde_json::Map<_, _>| serde_json::from_value(Value::Object(given));
+    let alone = |(key, value): (&String, &Value)| {
+        let error: serde_json::Error = read([(key.clone(), value.clone())].into_iter().collect()).err::<T>()?;
+        Some(Error::conflict(format!("`{key} = {value}`: {error}"), format!("give another `{key}`")))
+    };
+    read(given.clone()).map_err(|error| given.iter().find_map(alone).unwrap_or_else(|| unread("train", &error)))
+}
+
 impl Request {
     fn read(text: &str) -> Result<Self> {
-        serde_json::from_str(text).map_err(|e| unread("train", &e))
+        options(serde_json::from_str(text).map_err(|e| unread("train", &e))?)
     }
 
     fn budget(&self) -> Result<Budget> {
@@ -72,8 +82,7 @@ impl Request {
         let schedules = keys::<ScheduleSpec>();
         let (schedule, train): (serde_json::Map<_, _>, _) =
             self.options.clone().into_iter().partition(|(key, _)| schedules.contains(key));
-        let spec: TrainSpec = serde_json::from_value(Value::Object(train)).map_err(|e| unread("train", &e))?;
-        let schedule = serde_json::from_value(Value::Object(schedule)).map_err(|e| unread("schedule", &e))?;
+        let (spec, schedule): (TrainSpec, ScheduleSpec) = (options(train)?, options(schedule)?);
         let shared: Arc<dyn Model> = model.clone();
         let loss = training_loss(&spec, &shared)?;
         let seconds = |seconds| {
