@@ -4,7 +4,7 @@ use crate::fit::require_prediction;
 use crate::learned::Learned;
 use dyweight_core::coeff::Coeff;
 use dyweight_core::denoiser::{Condition, Denoiser, Model, ModelIdentity, Prediction};
-use dyweight_core::error::{Error, Result};
+use dyweight_core::error::{Error, Result, counted};
 use dyweight_core::sample::{Observer, Outcome, Plan, Probed, probe, require_channels, sample_observed};
 use dyweight_core::schedule::{Grid, Schedule};
 use dyweight_core::solver::Solver;
@@ -117,6 +117,12 @@ impl SampleSpec {
         let steps = if let Some(Budget::Steps(steps)) = self.budget { Some(steps) } else { learned.steps() };
         let steps = steps.ok_or_else(no_budget)?;
         check_steps("steps", steps)?;
+        if let (Some(levels), Some(_)) = (&self.schedule.sigmas, learned.steps())
+            && levels.len() != steps + 1
+        {
+            let expected = format!("{} takes {}, from level to level", learned.source, counted(steps, "step"));
+            return Err(Error::bad_value("sigmas", counted(levels.len(), "level"), expected));
+        }
         let (schedule, range) = match file {
             // What nobody says is as it was learned.
             Some(file) if self.schedule == ScheduleSpec::default() => {

@@ -7,6 +7,7 @@ mod benchmark;
 mod cli;
 mod documents;
 mod edm_cli;
+mod effect;
 mod first_hour;
 mod idle;
 mod latent_cli;

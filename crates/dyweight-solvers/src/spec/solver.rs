@@ -2,6 +2,7 @@
 
 use super::spelling;
 use dyweight_core::error::{Error, Result};
+use dyweight_core::option;
 use dyweight_core::solver::{
     Deis, DeisMode, Dpm2, DpmPp, Form, Heun, Ipndm, IpndmV, LowerOrderFinal, Predict, Solver, UniPc, Variant,
 };
@@ -178,7 +179,8 @@ impl SolverSpec {
         })
     }
 
-    fn refuse_foreign_options(&self, method: &Method) -> Result<()> {
+    /// An error for an option that handcrafted methods have and `name` has not.
+    pub fn refuse_options_beyond(&self, options: &[&str], name: &str) -> Result<()> {
         let given = [
             ("predict", self.predict.is_some()),
             ("lower-order-final", self.lower_order_final.is_some()),
@@ -186,8 +188,14 @@ impl SolverSpec {
             ("r", self.r.is_some()),
             ("threshold", self.threshold.is_some()),
         ];
-        if let Some((option, _)) = given.iter().find(|(option, given)| *given && !method.options.contains(option)) {
-            return Err(Error::no_effect(option, format!("{} does not have it", method.name)));
+        let foreign = given.map(|(option, given)| (option, given && !options.contains(&option)));
+        option::refuse(&foreign, |option| Error::no_effect(option, format!("{name} does not have it")))
+    }
+
+    fn refuse_foreign_options(&self, method: &Method) -> Result<()> {
+        self.refuse_options_beyond(method.options, method.name)?;
+        if self.threshold == Some(true) && self.predict == Some(Predict::Noise) {
+            return Err(Error::no_effect("threshold", "noise predictions have no range to be kept in"));
         }
         if let (Some(order), None) = (self.order, method.highest_order) {
             return Err(Error::bad_value("order", order, format!("{} has no choice of order", method.name)));
