@@ -1,13 +1,13 @@
 //! What `compare`, `study` and `quickstart` have in common: progress, files, the table.
 
-use crate::dry_run::Pace;
+use crate::dry_run::{Gradients, Pace};
 use crate::files::{quoted, text};
 use crate::progress::Share;
 use crate::{machine, ui};
 use clap::Args;
 use dyweight::comm::Comm;
 use dyweight::error::shown;
-use dyweight::files::{NamedPath, OutputGuard, journal};
+use dyweight::files::{NamedPath, OutputGuard, atomic, journal};
 use dyweight::report::html::{Page, Verdict};
 use dyweight::sample::Stop;
 use dyweight::spec::Seeds;
@@ -208,8 +208,12 @@ pub fn results(
     results.map(|results| comm.is_root().then_some(results))
 }
 
+/// Bytes that charts and pages take.
+const REPORT: u64 = 12 << 20;
+
 /// Says what would be done.
 fn dry_run(experiment: Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dyn Comm>) -> Result<()> {
+    atomic::try_folder(out)?;
     let (searching, is_open) = (experiment.search_work()?, experiment.is_open());
     let experiment = experiment.unsearched()?;
     let results = if out.join(journal::FILE).exists() { read(&experiment, out)? } else { Results::none(out) };
@@ -225,7 +229,7 @@ fn dry_run(experiment: Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dyn
     if is_open {
         what += &format!("; settings of handcrafted solvers are chosen on {} other seeds", experiment.search.len());
     }
-    let mut seconds = 0.0;
+    let (mut seconds, mut peak) = (0.0, 0);
     for (index, subject) in experiment.subjects.iter().enumerate() {
         // What is learned or judged on this one.
         let own = |entry: &&Entry| entry.subject == index && results.score(&experiment, entry).is_none();
@@ -234,18 +238,24 @@ fn dry_run(experiment: Experiment, out: &Path, args: &OutputArgs, comm: &Arc<dyn
         let training_records =
             experiment.records_on(index).into_iter().filter_map(|key| forecast.training_records.get(&key));
         let learned = training_records.fold(Work::default(), |sum, work| sum + *work);
-        let condition = |range: Range<usize>| Ok(experiment.judging.pairs(subject).condition(range));
+        // What is trained goes on in other batches than what is judged.
+        let seeds = experiment.judging.seeds.len();
+        let condition = |range: Range<usize>| Ok(experiment.judging.pairs(subject).condition(range.map(|i| i % seeds)));
         // All that is searched for is searched on the first.
         let judged = judged + if index == 0 { searching } else { Work::default() };
-        for (work, batch) in [(judged, experiment.judging.batch), (learned, forecast.training_batch)] {
+        let judged = (judged, experiment.judging.batch.min(seeds));
+        for (work, batch) in [judged, (learned, forecast.training_batch)] {
             if work != Work::default() {
-                seconds += Pace::of(&subject.model, &condition, batch)?.seconds(work)?;
+                let pace = Pace::of(&subject.model, &condition, batch)?;
+                let gradients = if work.gradients > 0 { Gradients::Of(1) } else { Gradients::None };
+                seconds += pace.seconds(work)?;
+                peak = pace.peak(batch, gradients)?.max(peak);
             }
         }
     }
     let writes = vec![format!("{}: records, solvers, pictures, report.html, report.md", shown(out))];
-    let (work, held, batch) = (forecast.all() + searching, experiment.held(), experiment.judging.batch);
-    crate::dry_run::Forecast { what, work, seconds, held, writes, batch, known: None }.print(args.json);
+    let (work, peak) = (forecast.all() + searching, peak + REPORT + experiment.held());
+    crate::dry_run::Forecast { what, work, seconds, peak, writes, known: None }.print(args.json);
     Ok(())
 }
 

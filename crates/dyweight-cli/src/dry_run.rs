@@ -1,13 +1,22 @@
 //! What a run would do, and what it would take: `--dry-run`.
 //!
 //! Calls are counted, not estimated. Time is what a few calls take here and now, in the batches of the run and once the
-//! first are over, times their number. Memory is the most the process has held while it made them, and what the run will
-//! hold beside: samples, states, a teacher's results, activations that are kept. `benches/memory.py` measures how far off
-//! that is.
+//! first are over, times their number.
+//!
+//! ```text
+//! memory = process + activations + spare + held
+//!
+//! process       the most it has held with its model opened and one call made, without that call's activations
+//! activations   of the batch: the engine counts those of one sample and of a few, and a batch grows by the difference
+//! spare         what the engine keeps of them for reuse: its bound, which is reached after some calls
+//! held          what the command keeps beside: states, samples, a teacher's results
+//! ```
+//!
+//! `benches/memory.py` measures how far off that is.
 
 use crate::{machine, ui};
 use dyweight::denoiser::{Condition, Cost, Levels};
-use dyweight::models::LoadedModel;
+use dyweight::models::{LoadedModel, engine_memory, forget_peak};
 use dyweight::noise::Rng;
 use dyweight::sample::in_parts;
 use dyweight::train::Work;
@@ -25,6 +34,35 @@ const LONGEST: f64 = 4.0;
 
 /// The program and its tables.
 const PROGRAM: u64 = 18 << 20;
+/// What a run touches of the program beside what a forecast does: loops, writers, threads.
+const RUNNING: u64 = 3 << 20;
+
+/// Samples by which activations are counted, whatever there was time for: they are of one pass.
+const FEW: usize = 4;
+
+/// Bytes of activations, with what the engine keeps of them for reuse ([`dyweight::models::engine_memory`]): a quarter,
+/// or 64 MB where there are as many blocks to keep.
+fn with_spare(activations: u64) -> u64 {
+    activations + (activations / 4).max((64 << 20).min(2 * activations))
+}
+
+/// What a network's gradients need of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gradients {
+    /// None are taken.
+    #[default]
+    None,
+    /// Of so many calls at a time.
+    Of(usize),
+}
+
+/// Bytes of the engine's buffers for a call.
+struct Activations {
+    /// At once, beside what is kept.
+    passing: u64,
+    /// For the way back.
+    kept: u64,
+}
 
 /// What a call costs on this machine.
 pub struct Pace<'m> {
@@ -33,6 +71,8 @@ pub struct Pace<'m> {
     noise: Tensor,
     /// Network calls of one evaluation.
     calls: usize,
+    /// The most the process has held, without activations, when it had made one call.
+    process: u64,
 }
 
 impl<'m> Pace<'m> {
@@ -46,15 +86,19 @@ impl<'m> Pace<'m> {
             let condition = condition(0..samples)?;
             let noise = Rng::Native.latents(&(0..samples as u64).collect::<Vec<_>>(), model.model.shape())?;
             let calls = model.model.denoiser(&condition)?.info().calls.max(1);
-            Ok(Self { model, condition, noise, calls })
+            Ok(Self { model, condition, noise, calls, process: 0 })
         };
         let one = of(1)?;
+        let before = engine_memory().live;
         one.evaluate(false)?;
+        let used = engine_memory();
+        let taken = used.peak.max(used.live + used.free).saturating_sub(before) as u64;
+        let process = machine::peak_bytes().unwrap_or(0).saturating_sub(taken);
         // The first call opens what later ones find.
         let started = Instant::now();
         one.evaluate(false)?;
         let most = (LONGEST / started.elapsed().as_secs_f64().max(1e-9)) as usize;
-        of(batch.min(most).max(1))
+        Ok(Self { process, ..of(batch.min(most).max(1))? })
     }
 
     /// Seconds of all this work.
@@ -69,13 +113,35 @@ impl<'m> Pace<'m> {
         Ok(seconds)
     }
 
-    /// Bytes that one evaluation keeps for its gradient, as far as the process has grown by it.
-    pub fn kept(&self) -> Result<u64> {
-        let held = || machine::peak_bytes().unwrap_or(0);
-        self.evaluate(false)?;
-        let before = held();
-        self.evaluate(true)?;
-        Ok(held() - before)
+    /// The most the process will hold while it makes calls of `batch` samples.
+    pub fn peak(&self, batch: usize, gradients: Gradients) -> Result<u64> {
+        let calls_kept = if let Gradients::Of(calls) = gradients { calls } else { 0 };
+        let at_work = |samples: usize| self.model.model.at_work(samples * self.calls).div_ceil(self.calls) as u64;
+        let (one, few) = (self.activations(1, calls_kept > 0)?, self.activations(FEW, calls_kept > 0)?);
+        let each = few.passing.saturating_sub(one.passing) / (FEW as u64 - 1);
+        let passing = one.passing + each * at_work(batch).saturating_sub(1);
+        let kept = few.kept / FEW as u64 * (batch * calls_kept) as u64;
+        let foreseen = self.process + with_spare(passing + kept);
+        Ok(machine::peak_bytes().unwrap_or(0).max(foreseen) + RUNNING)
+    }
+
+    /// What the engine holds for an evaluation of so many samples.
+    fn activations(&self, samples: usize, with_gradient: bool) -> Result<Activations> {
+        let contexts = self.condition.contexts.first().map_or(Vec::new(), |first| vec![first.clone(); samples]);
+        let denoiser = self.model.model.denoiser(&Condition { contexts, ..self.condition.clone() })?;
+        let (x, level) = (Tensor::concat(&vec![self.noise.slice(0..1); samples])?, self.level());
+        forget_peak();
+        let before = engine_memory().live;
+        let kept = if with_gradient {
+            let (value, pullback) = denoiser.with_pullback(&x, &level)?;
+            let kept = engine_memory().live - before;
+            pullback(&value)?;
+            kept
+        } else {
+            denoiser.predict(&x, &level)?;
+            0
+        };
+        Ok(Activations { passing: (engine_memory().peak - before - kept) as u64, kept: kept as u64 })
     }
 
     /// Seconds of one call for one sample.
@@ -94,9 +160,8 @@ impl<'m> Pace<'m> {
     }
 
     fn evaluate(&self, with_gradient: bool) -> Result<()> {
-        let model = &*self.model.model;
+        let (model, level) = (&*self.model.model, self.level());
         // Only models without conditions are asked in parts.
-        let level = Levels::One(0.5 * model.sigma_range().0 + 0.5 * model.sigma_range().1.min(1.0));
         let denoiser = model.denoiser(&self.condition)?;
         let part = |range: Range<usize>| {
             let x = self.noise.slice(range);
@@ -108,6 +173,17 @@ impl<'m> Pace<'m> {
         };
         in_parts(model, 0..self.noise.samples(), self.noise.samples(), part).map(drop)
     }
+
+    fn level(&self) -> Levels {
+        let (least, most) = self.model.model.sigma_range();
+        Levels::One(0.5 * least + 0.5 * most.min(1.0))
+    }
+}
+
+/// The most a process holds that makes calls of `at_work` samples at once, by what a model says of one.
+pub fn peak_by_cost(cost: &Cost, at_work: usize) -> u64 {
+    let activations = (cost.activations * at_work as u64).max(cost.decoding);
+    machine::peak_bytes().unwrap_or(0).max(cost.resident + PROGRAM) + activations * 5 / 4
 }
 
 /// What would be done.
@@ -118,12 +194,10 @@ pub struct Forecast {
     pub work: Work,
     /// Seconds.
     pub seconds: f64,
-    /// Bytes held beside what the calls take.
-    pub held: u64,
+    /// The most bytes held at once.
+    pub peak: u64,
     /// What would be written where.
     pub writes: Vec<String>,
-    /// Samples of a call.
-    pub batch: usize,
     /// What a call costs, where the model says so, and the operations per second just measured: then no call is made.
     pub known: Option<(Cost, f64)>,
 }
@@ -133,7 +207,7 @@ impl Forecast {
     fn facts(&self) -> Value {
         let mut facts = json!({
             "would": self.what, "calls": self.work.calls, "gradients": self.work.gradients, "seconds": self.seconds,
-            "peak_bytes": self.peak(), "threads": rayon::current_num_threads(), "writes": self.writes,
+            "peak_bytes": self.peak, "threads": rayon::current_num_threads(), "writes": self.writes,
         });
         if let Some((cost, rate)) = &self.known {
             facts["weight_bytes"] = json!(cost.weights);
@@ -146,23 +220,13 @@ impl Forecast {
         facts
     }
 
-    /// The most the run will hold: what the calls that were made have, or what the model says of one, and the data.
-    fn peak(&self) -> Option<u64> {
-        let model = |peak: u64| match &self.known {
-            Some((cost, _)) => peak.max(cost.resident + PROGRAM) + cost.activations * self.batch as u64,
-            None => peak,
-        };
-        machine::peak_bytes().map(|peak| model(peak) + self.held)
-    }
-
     /// How long, and by what; how much memory.
     fn costs(&self) -> Vec<String> {
         let (threads, all) = (rayon::current_num_threads(), ui::duration(self.seconds));
         let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
         let Some((cost, rate)) = &self.known else {
-            let memory = self.peak().map(|bytes| format!("  memory  about {} MB", megabytes(bytes)));
-            let time = format!("  time    about {all} on {threads} threads, by a few calls made now");
-            return std::iter::once(time).chain(memory).collect();
+            let memory = format!("  memory  about {} MB", megabytes(self.peak));
+            return vec![format!("  time    about {all} on {threads} threads, by a few calls made now"), memory];
         };
         let (weights, resident, activations) =
             (megabytes(cost.weights), megabytes(cost.resident), megabytes(cost.activations));
@@ -173,7 +237,9 @@ impl Forecast {
                 cost.operations
             ),
             format!(
-                "  memory  {resident} MB of {weights} MB of weights at a time, {activations} MB for each sample of a batch"
+                "  memory  about {} MB: {resident} MB of {weights} MB of weights at a time, {activations} MB for each sample \
+                 of a batch",
+                megabytes(self.peak)
             ),
         ]
     }

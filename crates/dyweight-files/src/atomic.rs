@@ -55,6 +55,17 @@ pub fn try_place(path: &Path) -> Result<()> {
     Temporary::for_target(path).map(drop).map_err(|e| Error::io("write", path, e))
 }
 
+/// Refuses a folder that could not be made, or in which nothing could be written. Nothing is made.
+pub fn try_folder(dir: &Path) -> Result<()> {
+    let failed = |e| Error::io("create", dir, e);
+    let is_there = |at: &&Path| at.as_os_str().is_empty() || at.symlink_metadata().is_ok();
+    let there = dir.ancestors().find(is_there).filter(|at| !at.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !there.is_dir() {
+        return Err(failed(io::ErrorKind::NotADirectory.into()));
+    }
+    Temporary::for_target(&there.join("dyweight-dry-run")).map(drop).map_err(failed)
+}
+
 /// More writers of one file at once there are not.
 const MOST_WRITERS: usize = 1000;
 

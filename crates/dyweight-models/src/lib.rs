@@ -48,6 +48,16 @@ pub fn instruction_set() -> &'static str {
     }
 }
 
+/// How much memory the engine's buffers take now, and have taken at most since [`forget_peak`].
+pub fn engine_memory() -> dyweight_nn::buffer::Usage {
+    dyweight_nn::buffer::usage()
+}
+
+/// Gives back what the engine keeps for reuse, and counts the most it takes anew.
+pub fn forget_peak() {
+    dyweight_nn::buffer::release();
+}
+
 /// Multiplications and additions a second that all threads reach on a product of matrices, measured for about a tenth
 /// of a second: what a network call in this precision will take can be told from it beforehand.
 pub fn measured_rate(precision: Precision) -> f64 {

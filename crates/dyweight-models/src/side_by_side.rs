@@ -20,6 +20,11 @@ pub(super) fn parts(samples: usize, at_once: RangeInclusive<usize>) -> Vec<Range
     (0..samples).step_by(size).map(|start| start..(start + size).min(samples)).collect()
 }
 
+/// Samples of a batch of so many that are worked on at once.
+pub(super) fn at_work(samples: usize, at_once: RangeInclusive<usize>) -> usize {
+    parts(samples, at_once).iter().take(rayon::current_num_threads()).map(Range::len).sum()
+}
+
 /// Runs `f` on all parts, inside the thread pool. Results are in order.
 pub(super) fn side_by_side<P: Send, T: Send>(parts: Vec<P>, f: impl Fn(P) -> Result<T> + Sync) -> Result<Vec<T>> {
     let isa = Isa::active();

@@ -43,6 +43,9 @@ const ENDS: usize = 2;
 /// What a step of a recorded pass holds of a state: the state, its slope, sums, and a derivative of each.
 const TAPE: usize = 6;
 
+/// Matrices of features that a distance of sets holds.
+const MATRICES: usize = 6;
+
 /// Calls that teachers have made, by the name under which their results are kept.
 pub type TeacherCalls = BTreeMap<String, usize>;
 
@@ -100,9 +103,12 @@ impl Trainer {
             }
             // States and slopes of a pass, and their derivatives.
             None => {
-                let together = recipe.micro_batch.min(recipe.pairs).max(recipe.moments.unwrap_or(0));
+                let together = recipe.micro_batch.min(recipe.pairs);
                 let matrix = if recipe.is_second_order() { 3 * 8 * parameters * parameters } else { 0 };
-                (recipe.pairs_needed(), together * numbers * 8 * TAPE * (steps + 1) + matrix)
+                // Of samples that are compared as a set, their features; of those, mean and covariance.
+                let dims = plan.student.loss.joint().map_or(0, |joint| joint.map().dims());
+                let set = 8 * dims * (ENDS * recipe.moments.unwrap_or(0) + MATRICES * dims);
+                (recipe.pairs_needed(), together * numbers * 8 * TAPE * (steps + 1) + matrix + set)
             }
         };
         let targets =

@@ -100,10 +100,21 @@ fn options_of_other_commands_without_effect() {
 fn what_would_be_refused_is_refused_by_a_dry_run() {
     let place = Place::new("dry-refusals");
     place.works("sample --model mixture --nfe 3 --seeds 0-3 --out s --quiet");
+    place.write("file", "");
+    // Batches of the forecast are no larger than the run: classes are drawn for its seeds alone.
+    place.works("compare --model fashion --nfe 3 --seeds 0-1 --no-search --solvers ipndm --out c --dry-run");
     for (command, says) in [
         ("sample --model mixture --nfe 4 --seeds 0-3 --out s", "other settings"),
         ("sample --model mixture --nfe 3 --seeds 0-3 --grid --out t", "not images"),
         ("sample --model mixture --nfe 99999 --seeds 0-999999 --out t", "numbers, more than"),
+        ("sample --model fashion --nfe 3 --seeds 0-3 --out file/t", "cannot create file/t"),
+        ("compare --model mixture --nfe 3 --seeds 0-3 --no-search --solvers ipndm --out file", "cannot create file"),
+        (
+            "compare --model mixture --nfe 3 --seeds 0-3 --no-search --solvers ipndm --out file/c",
+            "cannot create file/c",
+        ),
+        ("study order --model mixture --quick --out file", "cannot create file"),
+        ("train --model mixture --nfe 3 --iters 2 --cache file --out s.json", "cannot create file"),
     ] {
         place.refuses(command, &[says]);
         place.refuses(&format!("{command} --dry-run"), &[says]);

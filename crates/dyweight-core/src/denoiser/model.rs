@@ -50,6 +50,8 @@ pub struct Cost {
     pub resident: u64,
     /// Bytes of activations for one sample.
     pub activations: u64,
+    /// Bytes that decoding an image takes, where samples are decoded.
+    pub decoding: u64,
     /// Multiplications and additions for one sample.
     pub operations: f64,
 }
@@ -161,6 +163,11 @@ pub trait Model: Send + Sync {
     /// threads.
     fn is_light(&self) -> bool {
         false
+    }
+
+    /// Samples whose activations are in memory at once in a call of so many: fewer where a call is made in passes.
+    fn at_work(&self, samples: usize) -> usize {
+        samples
     }
 
     /// True if a sample's answer has the same bits in whatever batch it is asked for. Where kernels are chosen by the

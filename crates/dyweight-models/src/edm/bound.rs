@@ -12,6 +12,9 @@ use dyweight_nn::Act;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
+/// Samples in one pass.
+pub(super) const AT_ONCE: RangeInclusive<usize> = 8..=16;
+
 /// A network and the label row of each sample.
 pub struct Bound<'m> {
     model: &'m Edm,
@@ -30,7 +33,7 @@ impl Preconditioned for Bound<'_> {
     type Kept = (Option<Tape>, Arc<Act>);
 
     fn at_once(&self) -> Option<RangeInclusive<usize>> {
-        Some(8..=16)
+        Some(AT_ONCE)
     }
 
     fn check(&self, x: &Tensor, levels: &Levels) -> Result<()> {

@@ -39,6 +39,7 @@ pub use published::{PUBLISHED, published};
 pub use tensors::TensorPlan;
 
 use crate::arithmetic::Arithmetic;
+use crate::side_by_side::at_work;
 use dyweight_core::denoiser::{Condition, Differentiable, Model, Prediction};
 use dyweight_core::error::{Result, named};
 use dyweight_nn::ConvAlgo;
@@ -115,6 +116,10 @@ impl Model for Edm {
 
     fn embedding_len(&self) -> Option<usize> {
         Some(self.config.net.embedding_width())
+    }
+
+    fn at_work(&self, samples: usize) -> usize {
+        at_work(samples, bound::AT_ONCE)
     }
 }
 

@@ -16,6 +16,7 @@ use super::precond::Flow;
 use super::schedule::FlowShift;
 use super::texts::Texts;
 use crate::flux::{Flux, FluxConfig, FluxInput, FluxTape, pack, positions, unpack};
+use crate::side_by_side::at_work;
 use crate::weights::read_json;
 use dyweight_core::denoiser::{Condition, Context, Cost, Decoder, Differentiable, Model, Prediction, TextContext};
 use dyweight_core::error::{Error, Result};
@@ -155,11 +156,16 @@ pub(super) fn latent_shape(config: &FluxConfig, factor: Option<usize>, settings:
     settings.latents(channels, USUAL_SIZE, PATCH, factor)
 }
 
+/// Samples in one pass.
+fn at_once(flux: &Flux) -> RangeInclusive<usize> {
+    if flux.config().width() < WIDE { 1..=4 } else { 4..=4 }
+}
+
 impl Network for At<'_> {
     type Tape = ([usize; 2], FluxTape);
 
     fn at_once(&self) -> RangeInclusive<usize> {
-        if self.flux.config().width() < WIDE { 1..=4 } else { 4..=4 }
+        at_once(self.flux)
     }
 
     fn forward(
@@ -238,8 +244,13 @@ impl Model for FlowModel {
             weights: weights as u64,
             resident: resident as u64,
             activations: self.flux.config().activation_bytes(texts + images) as u64,
+            decoding: self.images.as_ref().map_or(0, ImageDecoder::memory),
             operations: self.flux.config().operations(texts, images),
         })
+    }
+
+    fn at_work(&self, samples: usize) -> usize {
+        at_work(samples, at_once(&self.flux))
     }
 
     fn is_bounded(&self) -> bool {

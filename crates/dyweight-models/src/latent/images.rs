@@ -6,6 +6,7 @@ use super::model::{self, Settings};
 use super::random::Family;
 use crate::autoencoder::{Autoencoder, AutoencoderConfig, Halves, Tiling};
 use crate::exchange::{scaled_act, to_tensor};
+use crate::memory::decoder_numbers;
 use crate::weights::Pages;
 use dyweight_core::denoiser::{Decoder, DecoderPullback};
 use dyweight_core::error::{Error, Result};
@@ -73,6 +74,11 @@ impl ImageDecoder {
         let latents = samples.slice(i..i + 1).map(|u| u / config.scaling + config.shift);
         let z = scaled_act(&latents, latents.shape()[1], |_| 1.0);
         self.autoencoder.quantise(&z).map_or(z, |(z, _)| z)
+    }
+
+    /// Bytes that decoding an image takes, beside the weights.
+    pub(super) fn memory(&self) -> u64 {
+        decoder_numbers(self.config(), [self.latents[1], self.latents[2]]) * size_of::<f32>() as u64
     }
 
     /// The autoencoder.

@@ -3,6 +3,7 @@
 use super::bound::{Bound, Contexts};
 use super::bundle::{Bundle, Part};
 use super::images::ImageDecoder;
+use super::network::Network;
 use super::precond::{Precond, Scaling};
 use super::schedule;
 use super::texts::{TOKENS, UnetTexts, no_encoder};
@@ -10,6 +11,7 @@ use crate::arithmetic::Arithmetic;
 use crate::autoencoder::Autoencoder;
 use crate::memory::unet_numbers;
 use crate::preconditioned::Target;
+use crate::side_by_side::at_work;
 use crate::unet::{Unet, UnetConfig};
 use crate::weights::read_json;
 use dyweight_core::denoiser::{Condition, Context, Cost, Decoder, Differentiable, Model, Prediction, TextContext};
@@ -256,8 +258,13 @@ impl Model for LatentModel {
             weights,
             resident: weights,
             activations: unet_numbers(config, size).0 * size_of::<f32>() as u64,
+            decoding: self.images.as_ref().map_or(0, ImageDecoder::memory),
             operations: config.operations(size, TOKENS),
         })
+    }
+
+    fn at_work(&self, samples: usize) -> usize {
+        at_work(samples, (&self.unet).at_once())
     }
 
     fn is_bounded(&self) -> bool {

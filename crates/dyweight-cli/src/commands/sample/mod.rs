@@ -5,7 +5,7 @@ mod inputs;
 mod output;
 mod setup;
 
-pub use setup::Setup;
+pub use setup::{Drawn, Setup};
 
 use crate::args::{BudgetArgs, Conditions, ModelArgs, Picked, SolverArgs};
 use crate::dry_run::Forecast;
@@ -167,15 +167,15 @@ pub fn run(args: &SampleArgs, comm: &dyn Comm) -> Result<()> {
 /// Says what would be done.
 fn dry_run(args: &SampleArgs, setup: &Setup) -> Result<()> {
     let (model, samples, nfe) = (&setup.model, setup.samples(), setup.sampler.nfe);
-    let (work, seconds, known) = setup.forecast(samples)?;
+    let Drawn { work, seconds, peak, known } = setup.forecast(samples)?;
     let mut writes: Vec<String> = Output::place(args, setup)?.iter().map(|dir| shown(dir)).collect();
     writes.extend([&args.trajectory, &args.latent_out].into_iter().flatten().map(|file| shown(file)));
     let (solver, steps) = (setup.sampler.solver.label(), setup.sampler.steps());
     let described = model.described();
     let (calls, steps) = (ui::calls(nfe, setup.calls), counted(steps, "step"));
     let what = format!("make {} of {described} with {solver}: {calls} each, {steps}", counted(samples, "sample"));
-    let held = Output::held(args, setup)?;
-    Forecast { what, work, seconds, held, writes, batch: setup.batch.min(samples), known }.print(args.json);
+    let peak = peak + Output::held(args, setup)?;
+    Forecast { what, work, seconds, peak, writes, known }.print(args.json);
     Ok(())
 }
 

@@ -150,6 +150,7 @@ impl<'o> Output<'o> {
         if let Some(dir) = folder.as_deref().filter(|dir| dir.is_dir()) {
             claimed(dir, args, &settings)?;
         }
+        folder.as_deref().map_or(Ok(()), atomic::try_folder)?;
         let kept = Kept::of(args, setup, folder.is_some())?;
         // Numbers of samples and seeds; what is largest is copied when it is written.
         let written = if args.trajectory.is_some() { kept.states } else { kept.samples };

@@ -2,7 +2,7 @@
 
 use super::{DrawArgs, inputs};
 use crate::args::{ModelArgs, check_batch, opened};
-use crate::dry_run::Pace;
+use crate::dry_run::{Gradients, Pace, peak_by_cost};
 use crate::progress::UnderWay;
 use crate::ui;
 use dyweight::comm::Comm;
@@ -12,7 +12,7 @@ use dyweight::models::{LoadedModel, ModelSpec, measured_rate};
 use dyweight::sample::{Drawing, Inputs, OnModel, SampleSpec, Sampler, Who, misfits};
 use dyweight::solver_file::Asked;
 use dyweight::train::Work;
-use dyweight::{Error, Result};
+use dyweight::{Error, Result, option};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -22,6 +22,18 @@ const DEFAULT_LATENT_BATCH: usize = 4;
 
 /// What a call costs, where the model says so, and the operations per second just measured.
 pub type Known = Option<(Cost, f64)>;
+
+/// States of a batch that are in memory at once: noise, state, slopes of former steps, sums.
+const STATES: usize = 6;
+
+/// What drawing takes.
+pub struct Drawn {
+    pub work: Work,
+    pub seconds: f64,
+    /// The most bytes held at once, without what is kept of samples.
+    pub peak: u64,
+    pub known: Known,
+}
 
 /// A model, inputs and a solver: samples to be drawn.
 pub struct Setup {
@@ -61,23 +73,27 @@ impl Setup {
         self.inputs.noise.count().unwrap_or(0)
     }
 
-    /// What drawing so many samples takes: calls, seconds, and what a call costs where the model says so, with the
-    /// operations per second just measured.
-    pub fn forecast(&self, samples: usize) -> Result<(Work, f64, Known)> {
+    /// What drawing so many samples takes.
+    pub fn forecast(&self, samples: usize) -> Result<Drawn> {
         let work = Work { calls: samples * self.sampler.nfe, gradients: 0 };
+        let (model, batch) = (&*self.model.model, self.batch.min(samples));
+        // States and slopes that a batch has at once.
+        let states = (8 * STATES * batch * model.shape().iter().product::<usize>()) as u64;
         // A model that says what a call costs is not asked for one: it may take minutes.
-        let known = self.model.model.cost().map(|cost| (cost, measured_rate(self.model.precision())));
-        if let Some((cost, rate)) = &known {
-            return Ok((work, cost.operations / rate * work.calls as f64, known));
+        if let Some(cost) = model.cost() {
+            let rate = measured_rate(self.model.precision());
+            let (seconds, at_work) = (cost.operations / rate * work.calls as f64, model.at_work(batch * self.calls));
+            return Ok(Drawn { work, seconds, peak: peak_by_cost(&cost, at_work) + states, known: Some((cost, rate)) });
         }
         let condition = |range: Range<usize>| Ok(self.inputs.condition(vec![0; range.len()]));
-        let mut seconds = Pace::of(&self.model, &condition, self.batch)?.seconds(work)?;
+        let pace = Pace::of(&self.model, &condition, batch)?;
+        let mut seconds = pace.seconds(work)?;
         if let Some(decoder) = self.model.model.decoder() {
             let started = Instant::now();
             decoder.decode(&self.inputs.latents([0])?)?;
             seconds += started.elapsed().as_secs_f64() * samples as f64;
         }
-        Ok((work, seconds, known))
+        Ok(Drawn { work, seconds, peak: pace.peak(batch, Gradients::None)? + states, known: None })
     }
 
     /// What the first samples show, where they were asked for classes.
@@ -132,8 +148,12 @@ fn sampler(args: &DrawArgs, learned: Option<&Learned>, model: &LoadedModel, call
     // Options are read with learned coefficients too: what is misspelt is said.
     let usual = learned.map_or("ipndm", |learned| learned.body.method());
     let handcrafted = args.solver.spec(args.solver.solver.as_deref().unwrap_or(usual))?;
-    let Some(learned) = learned else { return spec.sampler(Who::Handcrafted(&handcrafted), &on) };
+    let Some(learned) = learned else {
+        option::refuse(&[("strict", args.strict)], |strict| Error::needs(strict, "weights"))?;
+        return spec.sampler(Who::Handcrafted(&handcrafted), &on);
+    };
     require_method(args, &handcrafted.solver, usual)?;
+    handcrafted.refuse_options_beyond(&[], usual)?;
     let sampler = spec.sampler(Who::Learned(learned), &on)?;
     let Some(file) = &learned.file else { return Ok(sampler) };
     let found = misfits(file, (on.model, &on.identity), args.asked.train.guidance, (sampler.afs, &sampler.grid));

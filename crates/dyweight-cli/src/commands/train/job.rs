@@ -3,12 +3,12 @@
 use super::options::{LARGEST_CONFIG, TrainArgs, keys};
 use super::show::{Phases, TrainShow};
 use crate::benchmark::command_line;
-use crate::dry_run::{Forecast, Pace};
+use crate::dry_run::{Forecast, Gradients, Pace};
 use crate::files::quoted;
 use crate::ui;
 use dyweight::comm::Comm;
 use dyweight::error::shown;
-use dyweight::files::{OutputGuard, is_same_file, read_file};
+use dyweight::files::{OutputGuard, atomic, is_same_file, read_file};
 use dyweight::models::LoadedModel;
 use dyweight::sample::Prompts;
 use dyweight::solver_file::SolverFile;
@@ -165,6 +165,7 @@ impl<'j> Job<'j> {
 
     /// Says what would be done.
     pub fn dry_run(&self, args: &TrainArgs) -> Result<()> {
+        args.job.cache.as_deref().map_or(Ok(()), atomic::try_folder)?;
         let (plan, mut work) = (&self.run.trainer.plan, self.run.trainer.work()?);
         if plan.recipe.validate_every.is_some() {
             work.calls += self.run.trainer.calls_of_search(self.calls())?;
@@ -172,12 +173,13 @@ impl<'j> Job<'j> {
         let recipe = &plan.recipe;
         let condition = |range: Range<usize>| Ok(plan.inputs.condition(range));
         let pace = Pace::of(self.model, &condition, recipe.micro_batch.min(recipe.pairs))?;
-        let mut held = self.run.trainer.held();
-        if plan.student.memory == Memory::Keep && work.gradients > 0 {
-            // The first is among the calls that are made here.
-            held += pace.kept()? * (self.calls() / plan.calls().max(1)).saturating_sub(1) as u64;
-        }
+        let gradients = match (work.gradients, plan.student.memory) {
+            (0, _) => Gradients::None,
+            (_, Memory::Keep) => Gradients::Of(self.calls() / plan.calls().max(1)),
+            (_, Memory::Recompute) => Gradients::Of(1),
+        };
         let seconds = pace.seconds(work)?;
+        let peak = pace.peak(recipe.micro_batch.min(recipe.pairs), gradients)? + self.run.trainer.held();
         let what = format!(
             "train a solver of {} for {}: {} iterations of {} pairs, {} validation pairs",
             ui::calls(self.calls(), self.model_calls()?),
@@ -188,7 +190,7 @@ impl<'j> Job<'j> {
         );
         let ends = ["config.toml", "stats.jsonl", "loss.svg", "weights.svg"].map(|end| shown(&beside(&self.out, end)));
         let writes = [vec![shown(&self.out)], ends.to_vec()].concat();
-        Forecast { what, work, seconds, held, writes, batch: recipe.micro_batch, known: None }.print(args.json);
+        Forecast { what, work, seconds, peak, writes, known: None }.print(args.json);
         Ok(())
     }
 }
