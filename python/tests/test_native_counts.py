@@ -50,7 +50,8 @@ def test_comparing(arguments, says, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"), [({"batch": 0}, "batch"), ({"seed": 0.5}, "seed=0.5"), ({"nfe": 4.5}, "nfe=4.5"), ({"micro_batch": 0}, "micro")]
+    ("arguments", "says"),
+    [({"batch": 0}, "batch"), ({"seed": 0.5}, "seed=0.5"), ({"nfe": 4.5}, "nfe=4.5"), ({"micro_batch": 0}, "micro")],
 )
 def test_training(arguments, says):
     with pytest.raises((ValueError, TypeError), match=says):

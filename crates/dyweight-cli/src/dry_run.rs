@@ -41,9 +41,9 @@ const RUNNING: u64 = 3 << 20;
 const FEW: usize = 4;
 
 /// Bytes of activations, with what the engine keeps of them for reuse ([`dyweight::models::engine_memory`]): a quarter,
-/// or 64 MB where there are as many blocks to keep.
+/// or up to 64 MB of a small network.
 fn with_spare(activations: u64) -> u64 {
-    activations + (activations / 4).max((64 << 20).min(2 * activations))
+    activations + (activations / 4).max((64 << 20).min(activations))
 }
 
 /// What a network's gradients need of memory.

@@ -5,6 +5,7 @@ use crate::model::{PythonModel, unread};
 use crate::processes::processes;
 use dyweight_core::denoiser::Model;
 use dyweight_core::error::{Error, Result};
+use dyweight_core::option;
 use dyweight_files::read_file;
 use dyweight_sample::comm::{Comm, Solo};
 use dyweight_solvers::solver_file::SolverFile;
@@ -54,10 +55,11 @@ pub fn option_names() -> Vec<String> {
 
 /// Options, of which none must be given; an error names the one that cannot be read.
 fn options<T: serde::de::DeserializeOwned>(given: serde_json::Map<String, Value>) -> Result<T> {
-    let read = |given: serde_json::Map<_, _>| serde_json::from_value(Value::Object(given));
+    let read = |given: serde_json::Map<_, _>| serde_json::from_value::<T>(Value::Object(given));
     let alone = |(key, value): (&String, &Value)| {
-        let error: serde_json::Error = read([(key.clone(), value.clone())].into_iter().collect()).err::<T>()?;
-        Some(Error::conflict(format!("`{key} = {value}`: {error}"), format!("give another `{key}`")))
+        let error = read([(key.clone(), value.clone())].into_iter().collect()).err()?;
+        let said = value.as_str().map_or_else(|| value.to_string(), String::from);
+        Some(Error::conflict(format!("{}: {error}", option::with(key, &said)), format!("give another `{key}`")))
     };
     read(given.clone()).map_err(|error| given.iter().find_map(alone).unwrap_or_else(|| unread("train", &error)))
 }
