@@ -38,46 +38,66 @@ fn linear(inputs: usize, outputs: usize, dtype: Dtype) -> Linear {
     Linear::from_weights(weights, Some(&noise(outputs, 1.0))).expect("weights fit")
 }
 
-fn cases() -> Vec<(&'static str, Call)> {
-    let mut cases: Vec<(&'static str, Call)> = Vec::new();
+/// Makes a call ready: only what is counted is built.
+type Case = Box<dyn Fn() -> Call>;
+
+fn cases() -> Vec<(&'static str, Case)> {
+    let mut cases: Vec<(&'static str, Case)> = Vec::new();
     for (forward, backward, channels, algo, stored) in [
         ("winograd4", "winograd4.gradient", 64, ConvAlgo::Winograd4, false),
         ("winograd4.wide", "winograd4.wide.gradient", 256, ConvAlgo::Winograd4, false),
         ("winograd4.stored", "winograd4.stored.gradient", 64, ConvAlgo::Winograd4, true),
         ("direct", "direct.gradient", 64, ConvAlgo::Direct, false),
     ] {
-        let (x, side) = (act(1, 16, channels), 16);
-        let layer = Arc::new(conv(channels, algo, stored));
-        let (first, input) = (layer.clone(), x.clone());
-        cases.push((forward, Box::new(move || drop(first.forward(&input)))));
-        cases.push((backward, Box::new(move || drop(layer.backward(&x, [side; 2])))));
+        let made = move || (act(1, 16, channels), conv(channels, algo, stored));
+        cases.push((forward, call(made, |(x, layer)| drop(layer.forward(x)))));
+        cases.push((backward, call(made, |(gy, layer)| drop(layer.backward(gy, [16; 2])))));
     }
     for (forward, backward, dtype) in
         [("linear", "linear.gradient", Dtype::F32), ("linear.bf16", "linear.bf16.gradient", Dtype::Bf16)]
     {
-        let (layer, x, gy) = (Arc::new(linear(256, 320, dtype)), tokens(96, 256), tokens(96, 320));
-        let first = layer.clone();
-        cases.push((forward, Box::new(move || drop(first.forward(&x)))));
-        cases.push((backward, Box::new(move || drop(layer.backward(&gy)))));
+        let made = move |c: usize| (tokens(96, c), linear(256, 320, dtype));
+        cases.push((forward, call(move || made(256), |(x, layer)| drop(layer.forward(x)))));
+        cases.push((backward, call(move || made(320), |(gy, layer)| drop(layer.backward(gy)))));
     }
-    let norm =
-        Arc::new(GroupNorm::new(32, 1e-6, &noise(256, 1.0), &noise(256, 1.0), Activation::Silu).expect("weights fit"));
-    let (x, gy) = (act(1, 16, 256), act(1, 16, 256));
-    let stats = norm.forward(&x, Modulation::None).1;
-    let (first, input) = (norm.clone(), x.clone());
-    cases.push(("norm", Box::new(move || drop(first.forward(&input, Modulation::None)))));
-    cases.push(("norm.gradient", Box::new(move || drop(norm.backward(&x, &stats, Modulation::None, &gy, None)))));
-    let attention = Attention::new(160, 4).expect("four heads");
-    let [q, k, v, g] = [0; 4].map(|_| tokens(256, 160));
-    let (gathered, sums) = attention.forward(&q, &k, &v, Bias::NONE);
-    let inputs = [q.clone(), k.clone(), v.clone()];
+    let norm = || {
+        let norm = GroupNorm::new(32, 1e-6, &noise(256, 1.0), &noise(256, 1.0), Activation::Silu);
+        (act(1, 16, 256), norm.expect("weights fit"))
+    };
+    cases.push(("norm", call(norm, |(x, norm)| drop(norm.forward(x, Modulation::None)))));
+    let recorded = move || {
+        let (x, norm) = norm();
+        let stats = norm.forward(&x, Modulation::None).1;
+        (x, norm, stats)
+    };
+    let back =
+        |(x, norm, stats): &(Act, GroupNorm, NormStats)| drop(norm.backward(x, stats, Modulation::None, x, None));
+    cases.push(("norm.gradient", call(recorded, back)));
+    let attention = || (Attention::new(160, 4).expect("four heads"), tokens(256, 160));
+    cases.push(("attention", call(attention, |(attention, x)| drop(attention.forward(x, x, x, Bias::NONE)))));
+    let recorded = move || {
+        let (attention, x) = attention();
+        let (y, sums) = attention.forward(&x, &x, &x, Bias::NONE);
+        (attention, x, y, sums)
+    };
+    let back = |(attention, x, y, sums): &(Attention, Act, Act, LogSums)| {
+        drop(attention.backward([x, x, x], Bias::NONE, y, sums, x));
+    };
+    cases.push(("attention.gradient", call(recorded, back)));
+    let resampling = || (Fir::new(&[1.0, 1.0]).expect("an even filter"), act(1, 16, 256));
+    cases.push(("resampling", call(resampling, |(fir, x)| drop(fir.up(&fir.down(x))))));
     cases
-        .push(("attention", Box::new(move || drop(attention.forward(&inputs[0], &inputs[1], &inputs[2], Bias::NONE)))));
-    let back = move || drop(attention.backward([&q, &k, &v], Bias::NONE, &gathered, &sums, &g));
-    cases.push(("attention.gradient", Box::new(back)));
-    let (fir, x) = (Fir::new(&[1.0, 1.0]).expect("an even filter"), act(1, 16, 256));
-    cases.push(("resampling", Box::new(move || drop(fir.up(&fir.down(&x))))));
-    cases
+}
+
+/// What is made once, and a call of it.
+fn call<T: Send + Sync + 'static>(
+    made: impl Fn() -> T + 'static,
+    f: impl Fn(&T) + Copy + Send + Sync + 'static,
+) -> Case {
+    Box::new(move || {
+        let made = made();
+        Box::new(move || f(&made))
+    })
 }
 
 fn main() {
@@ -87,7 +107,8 @@ fn main() {
         return;
     };
     let cases = cases();
-    let (_, call) = cases.iter().find(|(case, _)| *case == name).expect("the name of a case");
+    let (_, ready) = cases.iter().find(|(case, _)| *case == name).expect("the name of a case");
+    let call = ready();
     // Inside the pool, whose one thread then waits for nobody.
     rayon::scope(|_| (0..count).for_each(|_: usize| call()));
 }
