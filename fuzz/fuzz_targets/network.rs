@@ -2,7 +2,7 @@
 #![no_main]
 
 use dyweight::files::{NetworkFile, SharedBytes, TensorFile, sniff};
-use dyweight::models::edm::{Config, EdmFile, Blueprint};
+use dyweight::models::edm::{EdmFile, parameters};
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
@@ -11,10 +11,7 @@ fuzz_target!(|data: &[u8]| bounded(data, || {
     let bytes = SharedBytes::from(data.to_vec());
     let _ = sniff(&bytes);
     let Some(file) = shown(NetworkFile::parse(bytes.clone())) else { return };
-    let config = file.config();
-    if let Some(config) = shown(Config::from_map(&config)) {
-        let _ = shown(Blueprint::new(&config)).map(|plan| (plan.all_tensors().len(), plan.parameters()));
-    }
+    let _ = shown(parameters(&file.config()));
     if let Some(edm) = shown(EdmFile::parse(Path::new("fuzz.pkl"), bytes, None)) {
         let written = edm.to_safetensors().to_bytes();
         let read = TensorFile::parse(written.into()).expect("what was written can be read");

@@ -5,7 +5,7 @@ use dyweight_core::error::Result;
 use std::path::Path;
 
 /// The classes of Fashion-MNIST, in their order.
-pub const FASHION_CLASSES: [&str; 10] =
+pub(crate) const FASHION_CLASSES: [&str; 10] =
     ["t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot"];
 
 const FASHION: &[u8] = include_bytes!("../assets/fashion.safetensors");

@@ -20,7 +20,8 @@ const PIXELS: &str = "pixels";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct FeatureSpec {
-    /// `fashion`, `fashion-judge`, `pixels` or `inception`; left out, Inception where its weights are given, else `fashion`.
+    /// `fashion`, `fashion-judge`, `pixels` or `inception`; left out, Inception where its weights are given, else
+    /// `fashion`.
     pub features: Option<String>,
     /// Weights of Inception-v3.
     pub inception: Option<PathBuf>,
@@ -57,8 +58,8 @@ impl FeatureSpec {
         names.iter().map(|name| only(name)).collect()
     }
 
-    /// The map that judges what was trained on this one: the first embedded network that is no part of it, where it fits
-    /// the shape; else there is no other, and it is this one.
+    /// The map that judges what was trained on this one: the first embedded network that is no part of it, where it
+    /// fits the shape; else there is no other, and it is this one.
     pub fn judge(&self, shape: [usize; 3]) -> Result<Arc<dyn FeatureMap>> {
         let own = self.each();
         let other = [JUDGE, FASHION].into_iter().find(|name| own.iter().all(|one| one.name() != *name));

@@ -52,7 +52,7 @@ impl MemoryNeeds {
 
     /// Of a flow's transformer, and an autoencoder's decoder where there is one, for latents of these rows and columns
     /// and so many text tokens.
-    pub fn of_flow(
+    pub(crate) fn of_flow(
         flux: &FluxConfig,
         decoder: Option<&AutoencoderConfig>,
         size: [usize; 2],

@@ -121,7 +121,7 @@ impl Act {
     ///
     /// # Panics
     /// If the number of entries changes.
-    pub fn reshaped(self, shape: Shape) -> Self {
+    pub(crate) fn reshaped(self, shape: Shape) -> Self {
         assert_eq!(shape.len(), self.shape.len(), "{:?} as {shape:?}", self.shape);
         Self { shape, data: self.data }
     }

@@ -63,7 +63,7 @@ pub mod weights;
 
 pub use act::{Act, Shape};
 pub use activation::{relu, relu_backward, silu, silu_backward};
-pub use attention::{Attention, Bias, LogSums, SelfAttention, attention, attention_backward, deinterleave_qkv};
+pub use attention::{Attention, Bias, LogSums, SelfAttention, attention, attention_backward};
 pub use channels::{concat, split};
 pub use conv::{Conv2d, ConvAlgo, ConvSpec, Padding};
 pub use elementwise::{add_per_sample, add_scaled, scaled, spatial_sum};

@@ -67,11 +67,9 @@ impl AvgPool {
     /// The means.
     pub fn forward(&self, x: &Act) -> Act {
         let from = x.shape();
-        let shape = from.with_size(self.windows.output_size(x.size()));
         per_window(
             &self.windows,
             x,
-            shape,
             #[inline(always)]
             |to, sample, rows, columns| {
                 to.fill(0.0);
@@ -123,11 +121,9 @@ impl MaxPool {
     /// The maxima.
     pub fn forward(&self, x: &Act) -> Act {
         let from = x.shape();
-        let shape = from.with_size(self.windows.output_size(x.size()));
         per_window(
             &self.windows,
             x,
-            shape,
             #[inline(always)]
             |to, sample, rows, columns| {
                 to.fill(f32::NEG_INFINITY);
@@ -214,10 +210,10 @@ fn pixels(rows: std::ops::Range<usize>, columns: std::ops::Range<usize>) -> impl
 fn per_window(
     windows: &Windows,
     x: &Act,
-    shape: Shape,
     f: impl Fn(&mut [f32], &[f32], std::ops::Range<usize>, std::ops::Range<usize>) + Sync,
 ) -> Act {
     let from = x.shape();
+    let shape = from.with_size(windows.output_size(x.size()));
     let mut y = Act::stale(shape);
     let (isa, line) = (Isa::active(), shape.w * shape.c);
     let shared = Disjoint::new(y.data_mut());

@@ -10,7 +10,7 @@ mod build;
 use build::{Member, Pickle, archive, coefficients, float_bytes, network, npy, npz, torch_archive, torch_legacy};
 use dyweight::files::image::Image;
 use dyweight::files::{Fingerprint, StoredTensor, TensorFile};
-use dyweight::models::edm::{Blueprint, Config};
+use dyweight::models::edm::{Config, Edm};
 use dyweight::solver_file::MethodParams;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -105,8 +105,8 @@ fn configurations() -> Vec<Value> {
 /// The tensors of a configuration, all of small numbers.
 fn tensors_of(config: &Value) -> Vec<(String, Vec<usize>)> {
     let map = config.as_object().expect("an object");
-    let plan = Blueprint::new(&Config::from_map(map).expect("a configuration")).expect("a plan");
-    plan.all_tensors().into_iter().map(|t| (format!("model.{}", t.name), t.shape)).collect()
+    let plan = Edm::plan(&Config::from_map(map).expect("a configuration")).expect("a plan");
+    plan.into_iter().map(|t| (format!("model.{}", t.name), t.shape)).collect()
 }
 
 fn numbers(count: usize) -> Vec<f32> {

@@ -8,7 +8,7 @@ use dyweight::error::{counted, shown};
 use dyweight::files::Malformed;
 use dyweight::files::{Format, OutputGuard, SharedBytes, atomic, read_data, sniff};
 use dyweight::learned::released;
-use dyweight::models::edm::{Blueprint, Config, EdmFile};
+use dyweight::models::edm::{EdmFile, parameters};
 use dyweight::models::inception::InceptionFile;
 use dyweight::presets;
 use dyweight::solver_file::{Asked, SolverFile};
@@ -152,7 +152,7 @@ fn refuse_nfe(args: &ConvertArgs) -> Result<()> {
 }
 
 fn check(path: &Path, file: &EdmFile) {
-    if let Err(problem) = Config::from_map(&file.config).and_then(|config| Blueprint::new(&config)) {
+    if let Err(problem) = parameters(&file.config) {
         ui::warn(&format!("{}: this network cannot be run: {problem}", shown(path)));
     }
 }

@@ -11,7 +11,7 @@ use dyweight::files::{
 };
 use dyweight::learned::released;
 use dyweight::models::ModelSpec;
-use dyweight::models::edm::{Blueprint, Config, PUBLISHED};
+use dyweight::models::edm::{PUBLISHED, parameters};
 use dyweight::models::inception::InceptionFile;
 use dyweight::models::latent::RANDOM;
 use dyweight::models::spec::BUILT_IN;
@@ -243,8 +243,8 @@ fn show(args: &InspectArgs, facts: Value, body: impl FnOnce(&Value)) -> Result<(
 
 /// How many weights the configuration describes, or why it cannot be run.
 fn add_architecture(facts: &mut Value, config: &Map<String, Value>) {
-    match Config::from_map(config).and_then(|config| Blueprint::new(&config)) {
-        Ok(plan) => facts["parameters"] = json!(plan.parameters()),
+    match parameters(config) {
+        Ok(parameters) => facts["parameters"] = json!(parameters),
         Err(problem) => facts["unsupported"] = json!(problem.to_string()),
     }
 }

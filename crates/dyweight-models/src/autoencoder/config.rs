@@ -66,7 +66,7 @@ impl AutoencoderConfig {
     }
 
     /// The LSUN models', with a codebook of 8192 entries.
-    pub fn vq_f4() -> Self {
+    pub(crate) fn vq_f4() -> Self {
         Self { widths: vec![128, 256, 512], latents: 3, hidden: 3, codebook: Some(8192), scaling: 1.0, ..Self::sd15() }
     }
 
@@ -100,7 +100,7 @@ impl AutoencoderConfig {
     }
 
     /// From the `first_stage_config` parameters of a CompVis model; `scale_factor` is that of the whole model.
-    pub fn from_compvis(map: &Map<String, Value>, scale_factor: Option<f64>) -> Result<Self, Malformed> {
+    pub(crate) fn from_compvis(map: &Map<String, Value>, scale_factor: Option<f64>) -> Result<Self, Malformed> {
         let inner = map.get("ddconfig").and_then(Value::as_object);
         let inner = inner.ok_or_else(|| Malformed::Missing { name: "ddconfig".into() })?;
         let (outer, options) = (Kwargs(map), Kwargs(inner));

@@ -2,8 +2,10 @@
 //! codebook (VQ, the LSUN models).
 //!
 //! ```text
-//! decode(z):  h = conv_in(post_quant(z)), h = mid(h);  levels from the coarsest: (L+1) × Res, conv(nearest ×2);  conv_out(silu(norm(h)))
-//! encode(x):  h = conv_in(x);  levels from the finest: L × Res, conv stride 2 after zeros right and below;  mid, conv_out(silu(norm(h))), quant
+//! decode(z):  h = conv_in(post_quant(z)), h = mid(h);  levels from the coarsest: (L+1) × Res, conv(nearest ×2);
+//!             conv_out(silu(norm(h)))
+//! encode(x):  h = conv_in(x);  levels from the finest: L × Res, conv stride 2 after zeros right and below;  mid,
+//!             conv_out(silu(norm(h))), quant
 //! mid:        Res, attention with one head, Res
 //! ```
 //!
@@ -21,7 +23,7 @@ mod tiles;
 pub use config::AutoencoderConfig;
 pub(crate) use names::{compvis, diffusers, is_compvis};
 
-use crate::weights::{Layout, Scope, Source, TensorPlan, TensorSet};
+use crate::weights::{Found, Scope, Source, TensorPlan};
 use codebook::Codebook;
 use decoder::{Decoder, DecoderTape};
 use dyweight_core::error::Result;
@@ -55,20 +57,15 @@ pub(crate) struct DecodingTape {
 
 impl Autoencoder {
     /// Builds it from the tensors of a file, with their fingerprint.
-    pub(crate) fn load(
-        config: &AutoencoderConfig,
-        set: &TensorSet,
-        layout: Layout,
-        algo: ConvAlgo,
-        halves: Halves,
-    ) -> Result<(Self, String)> {
+    pub(crate) fn load(found: Found<AutoencoderConfig>, algo: ConvAlgo, halves: Halves) -> Result<(Self, String)> {
+        let Found { config, set, layout } = found;
         let layout = match halves {
             Halves::Both => layout,
             Halves::Decoder => layout.ignoring(|name| {
                 name.contains("encoder.") || (name.contains("quant_conv.") && !name.contains("post_quant_conv."))
             }),
         };
-        Source::build("autoencoder", set, &layout, |scope| Self::new(config, scope, algo, halves))
+        Source::build("autoencoder", &set, &layout, |scope| Self::new(&config, scope, algo, halves))
     }
 
     /// One with random weights, the same for the same seed.

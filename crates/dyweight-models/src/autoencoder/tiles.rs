@@ -4,7 +4,8 @@
 //! by tile, and where tiles overlap their images are blended:
 //!
 //! ```text
-//! w_k(i) ∝ min(1, (i − start_k + ½)/overlap, (end_k − i − ½)/overlap),  Σ_k w_k(i) = 1        along each axis, i a pixel
+//! w_k(i) ∝ min(1, (i − start_k + ½)/overlap, (end_k − i − ½)/overlap),  Σ_k w_k(i) = 1
+//!                                                                                           along each axis, i a pixel
 //! ```
 //!
 //! An overlap is wider than what a pixel of the image depends on, so that a blended image differs from the whole one

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! image   x = [class, patches + bias] + position;  layers as CLIP's, ε 10⁻⁶, exact GELU;  y = LN(x), all tokens
-//! text    x = LN(word + position), ε 10⁻¹²;  layers  x = LN(x + self(x));  x = LN(x + cross(x, y));  x = LN(x + W₂·gelu(W₁·x))
+//! text    x = LN(word + position), ε 10⁻¹²;  layers  x = LN(x + self(x));  x = LN(x + cross(x, y));  x = LN(x +
+//!         W₂·gelu(W₁·x))
 //! reward  (five linear maps of x₀, with nothing between them, − 0.16717362830052426)/1.0333394966054072
 //! ```
 //!

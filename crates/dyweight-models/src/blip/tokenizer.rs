@@ -37,7 +37,7 @@ pub struct WordPiece {
 
 impl WordPiece {
     /// True if there is something to read.
-    pub fn is_in(dir: &Path) -> bool {
+    pub(crate) fn is_in(dir: &Path) -> bool {
         dir.join("vocab.txt").is_file()
     }
 

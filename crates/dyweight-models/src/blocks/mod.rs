@@ -2,6 +2,8 @@
 
 mod attend;
 mod res;
+mod self_attend;
 
 pub(crate) use attend::{Attend, AttendTape};
 pub(crate) use res::{Res, ResSize, ResTape};
+pub(crate) use self_attend::{SelfAttend, SelfAttendSize, SelfAttendTape};

@@ -80,7 +80,7 @@ const GELUS: [(&str, Gelu); 5] = [
 ];
 
 /// A unit by the name configurations have for it.
-pub fn gelu_named(name: &str) -> Result<Gelu, Error> {
+pub(crate) fn gelu_named(name: &str) -> Result<Gelu, Error> {
     named("activation", name, &GELUS[..2])
 }
 
@@ -114,7 +114,7 @@ impl StackConfig {
 
 impl TextConfig {
     /// From a transformers `CLIPTextConfig`.
-    pub fn from_transformers(map: &Map<String, Value>) -> Result<Self, Malformed> {
+    pub(crate) fn from_transformers(map: &Map<String, Value>) -> Result<Self, Malformed> {
         let options = Kwargs(map);
         let end = options.count("eos_token_id", MOST_ROWS)?.unwrap_or(END);
         Ok(Self {

@@ -53,7 +53,12 @@ impl ClipFeatures {
     }
 
     /// A tower that is there already.
-    pub fn of_tower(tower: ImageTower, preprocess: Preprocess, shape: [usize; 3], sha256: String) -> Result<Self> {
+    pub(crate) fn of_tower(
+        tower: ImageTower,
+        preprocess: Preprocess,
+        shape: [usize; 3],
+        sha256: String,
+    ) -> Result<Self> {
         let [c, h, w] = shape;
         if ![1, 3].contains(&c) || h == 0 || w == 0 || tower.config().channels != 3 {
             return Err(Error::conflict(

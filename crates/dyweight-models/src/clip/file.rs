@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! transformers   vision_model.… text_model.…   config.json, preprocessor_config.json
-//! OpenCLIP       visual.… transformer.…        open_clip_config.json with preprocess_cfg, or a model's own JSON; may be missing
-//! OpenAI         the same in a compiled archive, which has input_resolution among its tensors; quick GELU, no configuration
+//! OpenCLIP       visual.… transformer.…        open_clip_config.json with preprocess_cfg, or a model's own JSON; may
+//!                be missing
+//! OpenAI         the same in a compiled archive, which has input_resolution among its tensors; quick GELU, no
+//!                configuration
 //! ```
 
 use super::config::ClipConfig;
@@ -116,7 +118,7 @@ impl ClipFile {
     }
 
     /// The image tower alone, likewise.
-    pub fn build_image(self) -> Result<(ImageTower, String)> {
+    pub(crate) fn build_image(self) -> Result<(ImageTower, String)> {
         ImageTower::load(&self.config, &self.set, &self.layout.lenient())
     }
 }

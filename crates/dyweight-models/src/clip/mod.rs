@@ -22,7 +22,8 @@ mod text;
 mod tokenizer;
 mod vision;
 
-pub use config::{ClipConfig, StackConfig, TextConfig, VisionConfig, gelu_named};
+pub(crate) use config::gelu_named;
+pub use config::{ClipConfig, StackConfig, TextConfig, VisionConfig};
 pub use features::ClipFeatures;
 pub use file::{ClipFile, ClipOptions};
 pub(crate) use layers::Stack;

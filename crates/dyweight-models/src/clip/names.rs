@@ -1,10 +1,14 @@
 //! Names of the towers' tensors in files. They are asked for by the names of transformers.
 //!
 //! ```text
-//! visual.conv1.weight, visual.class_embedding, visual.positional_embedding ↔ vision_model.embeddings.{patch_embedding.weight, class_embedding, position_embedding.weight}
-//! visual.ln_pre, visual.ln_post, ln_final        ↔ vision_model.pre_layrnorm, vision_model.post_layernorm, text_model.final_layer_norm
-//! [visual.]transformer.resblocks.i.attn.in_proj_{weight,bias}, rows q, k, v ↔ ….layers.i.self_attn.{q,k,v}_proj.{weight,bias}
-//! ….attn.out_proj, ….ln_1, ….ln_2, ….mlp.c_fc, ….mlp.c_proj                ↔ self_attn.out_proj, layer_norm1, layer_norm2, mlp.fc1, mlp.fc2
+//! visual.conv1.weight, visual.class_embedding, visual.positional_embedding ↔
+//!     vision_model.embeddings.{patch_embedding.weight, class_embedding, position_embedding.weight}
+//! visual.ln_pre, visual.ln_post, ln_final        ↔ vision_model.pre_layrnorm, vision_model.post_layernorm,
+//!     text_model.final_layer_norm
+//! [visual.]transformer.resblocks.i.attn.in_proj_{weight,bias}, rows q, k, v ↔
+//!     ….layers.i.self_attn.{q,k,v}_proj.{weight,bias}
+//! ….attn.out_proj, ….ln_1, ….ln_2, ….mlp.c_fc, ….mlp.c_proj
+//!                                                     ↔ self_attn.out_proj, layer_norm1, layer_norm2, mlp.fc1, mlp.fc2
 //! visual.proj, text_projection                   ↔ the transposed visual_projection.weight, text_projection.weight
 //! ```
 

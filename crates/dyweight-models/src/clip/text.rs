@@ -2,7 +2,7 @@
 
 use super::config::TextConfig;
 use super::layers::Stack;
-use crate::weights::{Layout, Pages, Scope, Source, TensorPlan, TensorSet};
+use crate::weights::{Found, Pages, Scope, Source, TensorPlan};
 use dyweight_core::error::{Error, Result};
 use dyweight_nn::{Act, Embedding, LayerNorm, Shape, add_to_each, pick_tokens};
 
@@ -27,7 +27,8 @@ pub struct EncodedText {
 
 impl TextTower {
     /// Builds it from the tensors of a file, with their fingerprint.
-    pub(crate) fn load(config: &TextConfig, set: &TensorSet, layout: &Layout) -> Result<(Self, String)> {
+    pub fn load(found: &Found<TextConfig>) -> Result<(Self, String)> {
+        let Found { config, set, layout } = found;
         Source::build("text encoder", set, layout, |scope| Self::new(config, scope))
     }
 

@@ -9,14 +9,14 @@
 //! y = attention(y)                           where the block attends
 //! ```
 
-use super::attention::{self, Attention};
-use super::blueprint::BlockPlan;
+use super::blueprint::{BlockPlan, Direction};
 use super::config::{Config, Family, groups};
 use super::resample::Resample;
-use super::weights::LayerWeights;
-use crate::arithmetic::Arithmetic;
+use crate::blocks::{SelfAttend, SelfAttendSize, SelfAttendTape};
+use crate::weights::Scope;
 use dyweight_core::error::Result;
-use dyweight_nn::{Act, Activation, Conv2d, ConvSpec, GroupNorm, Linear, Modulation, NormStats};
+use dyweight_nn::{Act, Activation, Conv2d, ConvAlgo, ConvSpec, GroupNorm, Linear, Modulation, NormStats};
+use std::sync::Arc;
 
 /// A residual block.
 pub(super) struct Block {
@@ -29,7 +29,7 @@ pub(super) struct Block {
     skip: Option<Conv2d>,
     resample: Resample,
     scale: f32,
-    attention: Option<Attention>,
+    attention: Option<SelfAttend>,
 }
 
 /// What the way back needs besides the input.
@@ -39,45 +39,32 @@ pub(super) struct BlockTape {
     h: Act,
     p: Act,
     stats1: NormStats,
-    attention: Option<attention::AttentionTape>,
+    attention: Option<SelfAttendTape>,
 }
 
 impl Block {
-    pub(super) fn new(
-        plan: &BlockPlan,
-        config: &Config,
-        weights: &LayerWeights<'_>,
-        arithmetic: Arithmetic,
-    ) -> Result<Self> {
-        let BlockPlan { name, inputs, outputs, .. } = plan;
-        let family = config.net.family;
+    pub(super) fn new(plan: &BlockPlan, config: &Config, scope: &Scope<'_>, algo: ConvAlgo) -> Result<Self> {
+        let BlockPlan { name, inputs, outputs, direction, heads, .. } = plan;
+        let (family, outputs, scope) = (config.net.family, *outputs, scope.at(name));
         let (eps, scale) = (family.eps(), family.pick(std::f32::consts::FRAC_1_SQRT_2, 1.0));
-        let at = |part: &str| weights.needed(&format!("{name}.{part}"));
-        let norm = |part: &str| -> Result<GroupNorm> {
-            let (weight, bias) = at(part)?;
-            GroupNorm::new(groups(weight.len()), eps, weight, bias, Activation::Silu).map_err(|e| weights.refused(e))
-        };
-        let conv = |(weight, bias): (&[f32], &[f32]), from: usize, kernel: usize| {
-            let spec = ConvSpec::same(from, *outputs, kernel, arithmetic.conv);
-            let conv = Conv2d::new(spec, weight, Some(bias)).and_then(|conv| conv.in_precision(arithmetic.precision));
-            conv.map_err(|e| weights.refused(e))
-        };
-        let (affine, width) = (at("affine")?, config.net.embedding_width());
-        let attention = match plan.heads {
-            0 => None,
-            heads => Some(Attention::new(weights, *outputs, heads, eps, scale)?),
-        };
+        let norm = |part: &str, width: usize| scope.group_norm(part, width, (groups(width), eps), Activation::Silu);
+        let conv =
+            |part: &str, from: usize, kernel: usize| scope.conv(part, ConvSpec::same(from, outputs, kernel, algo));
+        let size =
+            SelfAttendSize { channels: outputs, heads: *heads, stored: outputs, norm: (groups(outputs), eps), scale };
+        let attention = || SelfAttend::new(&scope.exact(), ["norm2", "qkv", "proj"], size);
+        let skips = *inputs != outputs || (family == Family::Song && *direction != Direction::Same);
         Ok(Self {
             family,
-            norm0: norm("norm0")?,
-            conv0: conv(at("conv0")?, *inputs, 3)?,
-            affine: Linear::new(width, affine.1.len(), affine.0, Some(affine.1)).map_err(|e| weights.refused(e))?,
-            norm1: norm("norm1")?,
-            conv1: conv(at("conv1")?, *outputs, 3)?,
-            skip: weights.affine(&format!("{name}.skip")).map(|skip| conv(skip, *inputs, 1)).transpose()?,
-            resample: Resample::new(plan.direction, weights)?,
+            norm0: norm("norm0", *inputs)?,
+            conv0: conv("conv0", *inputs, 3)?,
+            resample: Resample::new(*direction, &config.net, &scope)?,
+            affine: scope.exact().linear("affine", config.net.embedding_width(), family.pick(1, 2) * outputs)?,
+            norm1: norm("norm1", outputs)?,
+            conv1: conv("conv1", outputs, 3)?,
+            skip: skips.then(|| conv("skip", *inputs, 1)).transpose()?,
             scale,
-            attention,
+            attention: (*heads > 0).then(attention).transpose()?,
         })
     }
 
@@ -94,7 +81,7 @@ impl Block {
         match &self.attention {
             None => (y, saved),
             Some(attention) => {
-                let (y, attention) = attention.forward(y, record);
+                let (y, attention) = attention.forward(Arc::new(y), record);
                 (y, saved.map(|saved| BlockTape { attention, ..saved }))
             }
         }
@@ -113,7 +100,7 @@ impl Block {
     pub(super) fn backward(&self, x: &Act, saved: BlockTape, gy: Act) -> (Act, Act) {
         let BlockTape { stats0, h, p, stats1, attention } = saved;
         let gy = match (&self.attention, attention) {
-            (Some(attention), Some(saved)) => attention.backward(saved, gy),
+            (Some(attention), Some(saved)) => attention.backward(saved, &gy),
             _ => gy,
         };
         let to_active = self.conv1.backward_residual(&gy, gy.size(), None, self.scale);

@@ -1,4 +1,4 @@
-//! The layers of a network in order, with the names and shapes of their tensors.
+//! The layers of a network in order.
 //!
 //! The order of the plan is the order of execution and, apart from [`Step::Push`], that of the file. One walk over the
 //! levels gives both families; they differ in widths, heads and the head of the network:
@@ -12,12 +12,11 @@
 //! A level's activation is pushed after its aux layers: they replace what the block left, for the decoder too.
 
 use super::config::{Config, Decoder, Encoder, Family, groups};
-use super::tensors::{self, TensorPlan};
 use dyweight_files::Malformed;
 
 /// Resampling that goes with a layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Direction {
     /// Sizes stay.
     Same,
     /// Halves.
@@ -27,25 +26,23 @@ pub enum Direction {
 }
 
 /// A residual block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockPlan {
+pub(super) struct BlockPlan {
     /// Name of the layer.
-    pub name: String,
+    pub(super) name: String,
     /// Input channels, those joined included.
-    pub inputs: usize,
+    pub(super) inputs: usize,
     /// Output channels.
-    pub outputs: usize,
+    pub(super) outputs: usize,
     /// Resampling.
-    pub direction: Direction,
+    pub(super) direction: Direction,
     /// Attention heads; 0 for none.
-    pub heads: usize,
+    pub(super) heads: usize,
     /// True if a pushed activation is joined to the input.
-    pub joins: bool,
+    pub(super) joins: bool,
 }
 
 /// A step of the network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// x ← 3×3 convolution.
     Conv {
         /// Name of the layer.
@@ -96,56 +93,15 @@ pub enum Step {
     },
 }
 
-impl Step {
-    /// Name of the layer; of the first, where there are two.
-    pub fn name(&self) -> &str {
-        match self {
-            Step::Push => "",
-            Step::Block(block) => &block.name,
-            Step::Conv { name, .. } | Step::AuxDown { name } | Step::AuxUp { name } => name,
-            Step::AuxSkip { name, .. } | Step::AuxResidual { name, .. } | Step::Head { norm: name, .. } => name,
-        }
-    }
-}
-
-/// All layers of a network.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Blueprint {
-    /// Tensors of the embedding.
-    pub embedding: Vec<TensorPlan>,
-    /// The layers.
-    pub steps: Vec<Step>,
-    config: Config,
-}
-
-impl Blueprint {
-    /// The layers of a configuration, or why there are none.
-    pub fn new(config: &Config) -> Result<Self, Malformed> {
-        let mut walk = Walk { config, steps: Vec::new(), pushed: Vec::new(), current: config.channels };
-        let mut aux = config.channels;
-        let levels = config.net.channel_mult.len();
-        (0..levels).for_each(|level| walk.encode(level, &mut aux));
-        (0..levels).rev().for_each(|level| walk.decode(level));
-        let plan = Self { embedding: tensors::of_embedding(config), steps: walk.steps, config: config.clone() };
-        plan.steps.iter().try_for_each(check_divisions)?;
-        Ok(plan)
-    }
-
-    /// The tensors of a step.
-    pub fn tensors(&self, step: &Step) -> Vec<TensorPlan> {
-        tensors::of_step(step, &self.config)
-    }
-
-    /// All tensors of the network, in file order.
-    pub fn all_tensors(&self) -> Vec<TensorPlan> {
-        self.embedding.iter().cloned().chain(self.steps.iter().flat_map(|s| self.tensors(s))).collect()
-    }
-
-    /// Number of trained weights.
-    pub fn parameters(&self) -> usize {
-        let weights = self.all_tensors().into_iter().filter(|t| t.weight);
-        weights.map(|t| t.shape.iter().product::<usize>()).sum()
-    }
+/// The layers of a configuration, or why there are none.
+pub(super) fn steps(config: &Config) -> Result<Vec<Step>, Malformed> {
+    let mut walk = Walk { config, steps: Vec::new(), pushed: Vec::new(), current: config.channels };
+    let mut aux = config.channels;
+    let levels = config.net.channel_mult.len();
+    (0..levels).for_each(|level| walk.encode(level, &mut aux));
+    (0..levels).rev().for_each(|level| walk.decode(level));
+    walk.steps.iter().try_for_each(check_divisions)?;
+    Ok(walk.steps)
 }
 
 struct Walk<'c> {
@@ -277,26 +233,38 @@ fn check_divisions(step: &Step) -> Result<(), Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edm::Edm;
     use serde_json::json;
 
-    fn plan(options: serde_json::Value) -> Blueprint {
-        Blueprint::new(&Config::from_map(options.as_object().unwrap()).unwrap()).unwrap()
+    /// Name of the layer; of the first, where there are two.
+    fn name(step: &Step) -> &str {
+        match step {
+            Step::Push => "",
+            Step::Block(block) => &block.name,
+            Step::Conv { name, .. } | Step::AuxDown { name } | Step::AuxUp { name } => name,
+            Step::AuxSkip { name, .. } | Step::AuxResidual { name, .. } | Step::Head { norm: name, .. } => name,
+        }
     }
 
-    fn size(plan: &Blueprint) -> (usize, usize) {
-        (plan.all_tensors().len(), plan.parameters())
+    fn config(options: serde_json::Value) -> Config {
+        Config::from_map(options.as_object().unwrap()).unwrap()
+    }
+
+    fn size(config: &Config) -> (usize, usize) {
+        (Edm::plan(config).unwrap().len(), Edm::parameters(config).unwrap())
     }
 
     #[test]
     fn sizes_and_order_of_small_networks() {
-        let song = plan(json!({
+        let song = config(json!({
             "cls": "EDMPrecond", "model_type": "SongUNet", "img_resolution": 8, "img_channels": 3, "label_dim": 4,
             "augment_dim": 9, "model_channels": 16, "channel_mult": [1, 2], "num_blocks": 1, "attn_resolutions": [4],
             "embedding_type": "fourier", "channel_mult_noise": 2, "encoder_type": "residual", "decoder_type": "skip",
             "resample_filter": [1, 3, 3, 1],
         }));
         assert_eq!(size(&song), (158, 192_198));
-        let layers: Vec<&str> = song.steps.iter().map(Step::name).filter(|n| !n.is_empty()).collect();
+        let steps = steps(&song).unwrap();
+        let layers: Vec<&str> = steps.iter().map(name).filter(|n| !n.is_empty()).collect();
         let expected = [
             "enc.8x8_conv",
             "enc.8x8_block0",
@@ -315,7 +283,7 @@ mod tests {
             "dec.8x8_aux_norm",
         ];
         assert_eq!(layers, expected);
-        let adm = plan(json!({
+        let adm = config(json!({
             "cls": "EDMPrecond", "img_resolution": 8, "img_channels": 3, "label_dim": 4, "augment_dim": 9,
             "model_channels": 32, "channel_mult": [1, 2], "num_blocks": 1, "attn_resolutions": [4],
         }));

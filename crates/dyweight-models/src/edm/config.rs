@@ -294,12 +294,12 @@ impl NetConfig {
     }
 
     /// Width of the embedding.
-    pub fn embedding_width(&self) -> usize {
+    pub(crate) fn embedding_width(&self) -> usize {
         self.model_channels * self.channel_mult_emb
     }
 
     /// Width of the noise embedding.
-    pub fn noise_width(&self) -> usize {
+    pub(crate) fn noise_width(&self) -> usize {
         self.model_channels * self.channel_mult_noise
     }
 

@@ -13,8 +13,7 @@
 //! through an affine map of its own, so that one vector reaches them all.
 
 use super::config::{Config, Family, NoiseEmbedding};
-use super::tensors::TensorPlan;
-use super::weights::Weights;
+use crate::weights::Scope;
 use dyweight_core::error::Result;
 use dyweight_nn::{Act, Linear, silu, silu_backward};
 
@@ -48,31 +47,31 @@ pub(super) struct EmbeddingTape {
 }
 
 impl Embedding {
-    pub(super) fn new(config: &Config, plan: &[TensorPlan], weights: &Weights<'_>) -> Result<Self> {
-        let net = &config.net;
-        let find = |name: &str| plan.iter().find(|t| t.name == name);
-        let numbers = |name: &str| find(name).map(|t| weights.numbers(t)).transpose();
-        let linear = |name: &str| -> Result<Option<Linear>> {
-            let Some(plan) = find(&format!("{name}.weight")) else { return Ok(None) };
-            let (weight, bias) = (weights.numbers(plan)?, numbers(&format!("{name}.bias"))?);
-            let built = Linear::new(plan.shape[1], plan.shape[0], &weight, bias.as_deref());
-            built.map(Some).map_err(|e| weights.refused(name, e))
+    pub(super) fn new(config: &Config, scope: &Scope<'_>) -> Result<Self> {
+        let (net, labels) = (&config.net, config.label_dim);
+        let (noise, width) = (net.noise_width(), net.embedding_width());
+        let frequencies = match net.embedding {
+            NoiseEmbedding::Fourier => {
+                let stored = scope.numbers("map_noise.freqs", &[noise / 2])?;
+                stored.iter().map(|f| std::f32::consts::TAU * f).collect()
+            }
+            NoiseEmbedding::Positional => geometric(noise / 2, net.family),
         };
-        let needed = |name: &str| -> Result<Linear> {
-            let missing = || weights.malformed(dyweight_files::Malformed::Missing { name: name.into() });
-            linear(name)?.ok_or_else(missing)
-        };
-        let frequencies = match (net.embedding, numbers("map_noise.freqs")?) {
-            (NoiseEmbedding::Fourier, Some(freqs)) => freqs.iter().map(|f| std::f32::consts::TAU * f).collect(),
-            _ => geometric(net.noise_width() / 2, net.family),
+        if net.augment_dim > 0 {
+            // Inference never augments.
+            scope.optional("map_augment.weight", &[noise, net.augment_dim])?;
+        }
+        let label = || match net.family {
+            Family::Song => scope.linear("map_label", labels, noise),
+            Family::Adm => scope.linear_without_bias("map_label", labels, width),
         };
         Ok(Self {
             family: net.family,
             frequencies,
-            label_dim: config.label_dim,
-            label: linear("map_label")?,
-            layer0: needed("map_layer0")?,
-            layer1: needed("map_layer1")?,
+            label_dim: labels,
+            label: (labels > 0).then(label).transpose()?,
+            layer0: scope.linear("map_layer0", noise, width)?,
+            layer1: scope.linear("map_layer1", width, width)?,
         })
     }
 

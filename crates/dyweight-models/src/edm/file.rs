@@ -6,10 +6,10 @@
 //! .pt, .pth      configuration given apart
 //! ```
 
-use super::Edm;
 use super::config::Config;
-use super::weights::Weights;
+use super::{Edm, TABLE};
 use crate::arithmetic::Arithmetic;
+use crate::weights::{Layout, Source, TensorSet};
 use dyweight_core::error::{Error, Result};
 use dyweight_files::Malformed;
 use dyweight_files::{
@@ -22,6 +22,10 @@ use std::path::{Path, PathBuf};
 
 /// The metadata entry that holds the configuration.
 const CONFIG: &str = "config";
+/// A tensor every network has; what stands before it in a file is the prefix of the network.
+const LANDMARK: &str = "map_layer0.weight";
+/// The prefix in the released files: the network is the wrapper's `model`.
+const PREFIX: &str = "model.";
 /// No configuration is longer.
 const LARGEST_CONFIG: u64 = 1 << 20;
 
@@ -77,7 +81,35 @@ impl EdmFile {
     /// The network.
     pub fn build(&self, arithmetic: impl Into<Arithmetic>) -> Result<Edm> {
         let config = Config::from_map(&self.config).map_err(|problem| Error::malformed(&self.path, problem))?;
-        Edm::new(config, &Weights::stored(&self.path, &self.tensors)?, arithmetic.into())
+        let set = TensorSet { path: self.path.clone(), tensors: self.tensors.clone() };
+        let (layout, arithmetic) = (self.layout()?, arithmetic.into());
+        let (source, _) = Source::checked("network", &set, &layout, |scope| Edm::new(&config, scope, arithmetic))?;
+        Edm::new(&config, &source.root(), arithmetic)
+    }
+
+    /// The network's tensors are those after its prefix; a table of the wrapper stands beside it.
+    fn layout(&self) -> Result<Layout> {
+        let before = |name: &'_ String| name.strip_suffix(LANDMARK).map(str::len);
+        let prefixes = self.tensors.keys().filter_map(|name| Some(&name[..before(name)?]));
+        let prefixes: Vec<&str> = prefixes.filter(|p| p.is_empty() || p.ends_with('.')).collect();
+        let named = |problem| Err(Error::malformed(&self.path, problem));
+        let prefix = match prefixes.as_slice() {
+            [only] => only.to_string(),
+            [] => return named(Malformed::Missing { name: format!("{PREFIX}{LANDMARK}") }),
+            several if several.contains(&PREFIX) => PREFIX.into(),
+            several => {
+                let problem = format!("holds {} networks, none of them under '{PREFIX}'", several.len());
+                return named(Malformed::Inconsistent { problem });
+            }
+        };
+        let (wrapper, owned) = (prefix.strip_suffix(PREFIX).unwrap_or_default().to_string(), prefix.clone());
+        let locate = move |name: &str| match name {
+            TABLE => format!("{wrapper}{name}").into(),
+            _ => format!("{prefix}{name}").into(),
+        };
+        let owns =
+            move |name: &str| name.strip_prefix(&*owned).is_some_and(|own| !owned.is_empty() || own.contains('.'));
+        Ok(Layout::new(locate, owns).ignoring(|name| name.ends_with("map_augment.weight")))
     }
 
     /// [`fingerprint`] of its tensors.

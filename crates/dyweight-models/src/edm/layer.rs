@@ -4,13 +4,14 @@
 //! and the other.
 
 use super::block::{self, Block};
-use super::blueprint::{Blueprint, Step};
+use super::blueprint::Step;
 use super::config::{Config, groups};
-use super::weights::Weights;
-use crate::arithmetic::Arithmetic;
+use super::resample::filter;
+use crate::weights::Scope;
 use dyweight_core::error::Result;
 use dyweight_nn::{
-    Act, Activation, Conv2d, ConvSpec, Fir, GroupNorm, Modulation, NormStats, Padding, add_scaled, concat, split,
+    Act, Activation, Conv2d, ConvAlgo, ConvSpec, Fir, GroupNorm, Modulation, NormStats, Padding, add_scaled, concat,
+    split,
 };
 use std::f32::consts::FRAC_1_SQRT_2;
 use std::sync::Arc;
@@ -62,47 +63,29 @@ pub(super) enum LayerTape {
 }
 
 impl Layer {
-    pub(super) fn new(
-        step: &Step,
-        plan: &Blueprint,
-        config: &Config,
-        weights: &Weights<'_>,
-        arithmetic: Arithmetic,
-    ) -> Result<Self> {
-        let algo = arithmetic.conv;
-        let loaded = weights.layer(config, step.name(), plan.tensors(step))?;
-        let conv = |name: &str, spec: ConvSpec| {
-            let (weight, bias) = loaded.needed(name)?;
-            Conv2d::new(spec, weight, Some(bias)).map_err(|e| loaded.refused(e))
-        };
+    pub(super) fn new(step: &Step, config: &Config, scope: &Scope<'_>, algo: ConvAlgo) -> Result<Self> {
+        let (net, exact) = (&config.net, scope.exact());
+        let same = |inputs: usize, outputs: usize, kernel: usize| ConvSpec::same(inputs, outputs, kernel, algo);
         Ok(match step {
             Step::Push => Layer::Push,
-            Step::Conv { name, outputs } => {
-                Layer::Conv(conv(name, ConvSpec::same(config.channels, *outputs, 3, algo))?)
+            Step::Conv { name, outputs } => Layer::Conv(exact.conv(name, same(config.channels, *outputs, 3))?),
+            Step::Block(plan) => {
+                Layer::Block { block: Box::new(Block::new(plan, config, scope, algo)?), joins: plan.joins }
             }
-            Step::Block(block) => {
-                Layer::Block { block: Box::new(Block::new(block, config, &loaded, arithmetic)?), joins: block.joins }
-            }
-            Step::AuxDown { .. } => Layer::AuxDown(loaded.filter()?),
-            Step::AuxUp { .. } => Layer::AuxUp(loaded.filter()?),
-            Step::AuxSkip { name, inputs, outputs } => {
-                Layer::AuxSkip(conv(name, ConvSpec::same(*inputs, *outputs, 1, algo))?)
-            }
+            Step::AuxDown { name } => Layer::AuxDown(filter(net, &scope.at(name))?),
+            Step::AuxUp { name } => Layer::AuxUp(filter(net, &scope.at(name))?),
+            Step::AuxSkip { name, inputs, outputs } => Layer::AuxSkip(exact.conv(name, same(*inputs, *outputs, 1))?),
             Step::AuxResidual { name, inputs, outputs } => {
                 // The filter's padding moves into the convolution before it. The bias may stay in the convolution: the
                 // filter's taps sum to one and see no padding.
-                let filter = loaded.filter()?;
+                let filter = filter(net, &scope.at(name))?;
                 let padding = Padding::all(1 + filter.padding());
-                let spec = ConvSpec::same(*inputs, *outputs, 3, algo).with_padding(padding);
-                Layer::AuxResidual { conv: conv(name, spec)?, filter }
+                Layer::AuxResidual { conv: exact.conv(name, same(*inputs, *outputs, 3).with_padding(padding))?, filter }
             }
-            Step::Head { norm, conv: name, inputs } => {
-                let (weight, bias) = loaded.needed(norm)?;
-                let eps = config.net.family.eps();
-                let norm = GroupNorm::new(groups(*inputs), eps, weight, bias, Activation::Silu);
-                let spec = ConvSpec::same(*inputs, config.net.outputs, 3, algo);
-                Layer::Head { norm: norm.map_err(|e| loaded.refused(e))?, conv: conv(name, spec)? }
-            }
+            Step::Head { norm, conv, inputs } => Layer::Head {
+                norm: scope.group_norm(norm, *inputs, (groups(*inputs), net.family.eps()), Activation::Silu)?,
+                conv: exact.conv(conv, same(*inputs, net.outputs, 3))?,
+            },
         })
     }
 

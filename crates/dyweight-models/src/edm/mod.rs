@@ -3,9 +3,8 @@
 //! ```text
 //! file             .pkl, .safetensors, .pt → options and tensors
 //! options, config  options of a file → what is to be built
-//! plan, tensors    layers in order, names and shapes of their tensors
-//! weights          tensors by name, checked against the plan
-//! embedding, block, attention, resample, layer, unet      the network F on the engine, forwards and backwards
+//! blueprint        layers in order
+//! embedding, block, resample, layer, unet      the network F on the engine, forwards and backwards
 //! precond          F → denoiser D
 //! bound            D with labels, as solvers see it
 //! published        architectures of the released checkpoints
@@ -15,7 +14,6 @@
 //! same bits in every batch and on every number of threads; a file that does not fit its configuration is refused by
 //! the tensor's name.
 
-mod attention;
 mod block;
 mod blueprint;
 mod bound;
@@ -27,25 +25,26 @@ mod layer;
 mod precond;
 mod published;
 mod resample;
-mod tensors;
 mod unet;
-mod weights;
 
-pub use blueprint::{BlockPlan, Blueprint, Direction, Step};
 pub use bound::Bound;
 pub use config::{Config, Decoder, Encoder, Family, NetConfig, NoiseEmbedding, PrecondConfig};
 pub use file::{EdmFile, fingerprint};
 pub use published::{PUBLISHED, published};
-pub use tensors::TensorPlan;
 
 use crate::arithmetic::Arithmetic;
 use crate::side_by_side::at_work;
+use crate::weights::{Scope, Source, TensorPlan};
 use dyweight_core::denoiser::{Condition, Differentiable, Model, Prediction};
 use dyweight_core::error::{Result, named};
-use dyweight_nn::ConvAlgo;
+use dyweight_files::Malformed;
+use dyweight_nn::{ConvAlgo, Dtype};
 use precond::Precond;
+use serde_json::{Map, Value};
 use unet::UNet;
-use weights::Weights;
+
+/// The noise levels of iDDPM, which belong to the wrapper.
+const TABLE: &str = "u";
 
 /// A pretrained EDM network.
 pub struct Edm {
@@ -55,19 +54,31 @@ pub struct Edm {
 }
 
 impl Edm {
-    fn new(config: Config, weights: &Weights<'_>, arithmetic: Arithmetic) -> Result<Self> {
+    fn new(config: &Config, scope: &Scope<'_>, arithmetic: Arithmetic) -> Result<Self> {
         let table = match config.precond {
-            PrecondConfig::Iddpm { steps, .. } => weights.wrapper_numbers("u", &[steps + 1])?,
+            PrecondConfig::Iddpm { steps, .. } => scope.optional(TABLE, &[steps + 1])?,
             _ => None,
         };
-        let net = UNet::new(&config, weights, arithmetic)?;
-        Ok(Self { precond: Precond::new(config.precond, table), net, config })
+        let net = UNet::new(config, scope, arithmetic)?;
+        Ok(Self { precond: Precond::new(config.precond, table), net, config: config.clone() })
+    }
+
+    /// The tensors of the network in a configuration, in file order.
+    pub fn plan(config: &Config) -> Result<Vec<TensorPlan>> {
+        Source::plan(|scope| UNet::new(config, scope, ConvAlgo::Direct.into()))
+    }
+
+    /// How many trained weights they hold; what else a file may have are buffers.
+    fn parameters(config: &Config) -> Result<usize> {
+        let plan = Self::plan(config)?;
+        let trained = plan.iter().filter(|t| t.name.ends_with(".weight") || t.name.ends_with(".bias"));
+        Ok(trained.map(|t| t.shape.iter().product::<usize>()).sum())
     }
 
     /// A network of this architecture with random weights, the same for the same seed: for tests and speed
     /// measurements.
     pub fn random(config: Config, seed: u64, arithmetic: impl Into<Arithmetic>) -> Result<Self> {
-        Self::new(config, &Weights::random("random network", seed), arithmetic.into())
+        Self::new(&config, &Source::Random { seed, dtype: Dtype::F32 }.root(), arithmetic.into())
     }
 
     /// What it was built from.
@@ -123,8 +134,15 @@ impl Model for Edm {
     }
 }
 
+/// How many trained weights a network of these options has, or why there is none.
+pub fn parameters(options: &Map<String, Value>) -> Result<usize, Malformed> {
+    let config = Config::from_map(options)?;
+    blueprint::steps(&config)?;
+    Edm::parameters(&config).map_err(|e| Malformed::Inconsistent { problem: e.to_string() })
+}
+
 /// The convolution algorithm of a name.
-pub fn conv_algo(name: &str) -> Result<ConvAlgo> {
+pub(crate) fn conv_algo(name: &str) -> Result<ConvAlgo> {
     let known = [("winograd4", ConvAlgo::Winograd4), ("winograd2", ConvAlgo::Winograd2), ("direct", ConvAlgo::Direct)];
     named("convolution", name, &known)
 }

@@ -45,7 +45,7 @@ fn song(mut options: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edm::Blueprint;
+    use crate::edm::Edm;
 
     #[test]
     fn plans_have_the_published_sizes() {
@@ -56,8 +56,9 @@ mod tests {
             ("edm-imagenet64", 295_899_267, 553),
         ];
         for (name, parameters, tensors) in sizes {
-            let plan = Blueprint::new(&published(name).unwrap()).unwrap();
-            assert_eq!((plan.parameters(), plan.all_tensors().len()), (parameters, tensors), "{name}");
+            let config = published(name).unwrap();
+            let found = (Edm::parameters(&config).unwrap(), Edm::plan(&config).unwrap().len());
+            assert_eq!(found, (parameters, tensors), "{name}");
         }
         assert!(published("edm-cifar").is_err());
     }

@@ -1,7 +1,8 @@
 //! Resampling that goes with a layer: none, halving or doubling.
 
 use super::blueprint::Direction;
-use super::weights::LayerWeights;
+use super::config::NetConfig;
+use crate::weights::Scope;
 use dyweight_core::error::Result;
 use dyweight_nn::{Act, Fir};
 use std::borrow::Cow;
@@ -17,11 +18,13 @@ pub(super) enum Resample {
 }
 
 impl Resample {
-    pub(super) fn new(direction: Direction, weights: &LayerWeights<'_>) -> Result<Self> {
+    /// The resampling at both ends of a block: of its first convolution, and of what passes by.
+    pub(super) fn new(direction: Direction, net: &NetConfig, scope: &Scope<'_>) -> Result<Self> {
+        let fir = || filter(net, &scope.at("conv0")).and_then(|_| filter(net, &scope.at("skip")));
         Ok(match direction {
             Direction::Same => Resample::Same,
-            Direction::Down => Resample::Down(weights.filter()?),
-            Direction::Up => Resample::Up(weights.filter()?),
+            Direction::Down => Resample::Down(fir()?),
+            Direction::Up => Resample::Up(fir()?),
         })
     }
 
@@ -40,4 +43,11 @@ impl Resample {
             Resample::Up(filter) => filter.up_backward(&gy),
         }
     }
+}
+
+/// The resampling filter of a layer. Its taps are the configuration's; what a file says of them is checked for size.
+pub(super) fn filter(net: &NetConfig, scope: &Scope<'_>) -> Result<Fir> {
+    let taps: Vec<f32> = net.filter.iter().map(|tap| *tap as f32).collect();
+    scope.optional("resample_filter", &[1, 1, taps.len(), taps.len()])?;
+    Fir::new(&taps).map_err(|e| scope.refused("resample_filter", e))
 }

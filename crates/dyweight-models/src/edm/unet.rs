@@ -1,11 +1,11 @@
 //! The network inside the preconditioning: one list of layers, walked forwards and, with what was kept, backwards.
 
-use super::blueprint::Blueprint;
+use super::blueprint::steps;
 use super::config::Config;
 use super::embedding::{self, Embedding, EmbeddingInputs};
 use super::layer::{Backward, Forward, Layer, LayerTape};
-use super::weights::Weights;
 use crate::arithmetic::Arithmetic;
+use crate::weights::Scope;
 use dyweight_core::error::Result;
 use dyweight_nn::Act;
 use rayon::prelude::*;
@@ -27,13 +27,17 @@ pub struct Tape {
 }
 
 impl UNet {
-    pub(super) fn new(config: &Config, weights: &Weights<'_>, arithmetic: Arithmetic) -> Result<Self> {
-        let plan = Blueprint::new(config).map_err(|p| weights.malformed(p))?;
-        weights.check(&plan)?;
-        let embedding = Embedding::new(config, &plan.embedding, weights)?;
-        // Packing is half of the time to load.
-        let build = |step| Layer::new(step, &plan, config, weights, arithmetic);
-        let layers: Vec<Layer> = plan.steps.par_iter().map(build).collect::<Result<_>>()?;
+    pub(super) fn new(config: &Config, scope: &Scope<'_>, arithmetic: Arithmetic) -> Result<Self> {
+        let steps = steps(config).map_err(|problem| scope.malformed(problem))?;
+        let scope = &scope.packed_alone().in_precision(arithmetic.precision);
+        let embedding = Embedding::new(config, &scope.exact())?;
+        let build = |step| Layer::new(step, config, scope, arithmetic.conv);
+        // Packing is half of the time to load. A plan lists its tensors in order.
+        let layers: Result<Vec<Layer>> = match scope.planning() {
+            true => steps.iter().map(build).collect(),
+            false => steps.par_iter().map(build).collect(),
+        };
+        let layers = layers?;
         let bottleneck = layers.iter().rposition(|layer| matches!(layer, Layer::Push)).unwrap_or(0);
         Ok(Self { embedding, layers, bottleneck })
     }

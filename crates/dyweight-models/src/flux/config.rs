@@ -156,7 +156,7 @@ impl FluxConfig {
     }
 
     /// Channels of the latents that are packed into tokens; none if tokens are not four pixels.
-    pub fn latent_channels(&self) -> Option<usize> {
+    pub(crate) fn latent_channels(&self) -> Option<usize> {
         (self.inputs.is_multiple_of(4) && self.inputs == self.outputs).then_some(self.inputs / 4)
     }
 }

@@ -1,7 +1,8 @@
 //! Queries, keys and values of tokens, and the attention that joins them.
 //!
 //! ```text
-//! q = R·rms(W_q·u),  k = R·rms(W_k·u),  v = W_v·u            rms over each head, R the rotation by the token's position
+//! q = R·rms(W_q·u),  k = R·rms(W_k·u),  v = W_v·u
+//!                                                           rms over each head, R the rotation by the token's position
 //! ```
 //!
 //! Only what the projections give is kept for the way back: norm and rotation are made again.

@@ -2,7 +2,8 @@
 //! attention (Esser et al. 2024, MMDiT).
 //!
 //! ```text
-//! v = silu( MLP(E(1000·t)) + MLP(E(1000·g)) + MLP(pooled) )          g: guidance, where the model was distilled with it
+//! v = silu( MLP(E(1000·t)) + MLP(E(1000·g)) + MLP(pooled) )
+//!                                                                   g: guidance, where the model was distilled with it
 //! x = x_embedder(tokens),  y = context_embedder(text)
 //! double blocks   two streams with weights of their own, one attention over [text; image]
 //! single blocks   one stream z = [y; x], attention and MLP side by side

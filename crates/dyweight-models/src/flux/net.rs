@@ -4,7 +4,7 @@ use super::config::FluxConfig;
 use super::double::{Double, DoubleTape, EPS};
 use super::single::{Single, SingleTape};
 use super::vector::{Vector, VectorTape};
-use crate::weights::{Layout, Pages, Scope, Source, TensorPlan, TensorSet};
+use crate::weights::{Found, Pages, Scope, Source, TensorPlan};
 use dyweight_core::error::Result;
 use dyweight_nn::{Act, LayerNorm, Linear, ModulatedGrad, Precision, Rotary, Shape, concat_tokens, split_tokens};
 
@@ -64,12 +64,8 @@ pub(crate) struct FluxTape {
 
 impl Flux {
     /// Builds it from the tensors of a file, with their fingerprint.
-    pub(crate) fn load(
-        config: &FluxConfig,
-        set: &TensorSet,
-        layout: &Layout,
-        precision: Precision,
-    ) -> Result<(Self, String)> {
+    pub fn load(found: &Found<FluxConfig>, precision: Precision) -> Result<(Self, String)> {
+        let Found { config, set, layout } = found;
         Source::build("FLUX transformer", set, layout, |scope| Self::new(config, &scope.in_precision(precision)))
     }
 

@@ -1,7 +1,8 @@
 //! Latents as tokens: four neighbouring pixels make one, and it knows where it is.
 //!
 //! ```text
-//! token (h/2)·(W/2) + w/2,  entry 4c + 2·(h mod 2) + (w mod 2)            position (0, h/2, w/2); (0, 0, 0) of a text's
+//! token (h/2)·(W/2) + w/2,  entry 4c + 2·(h mod 2) + (w mod 2)
+//!                                                                        position (0, h/2, w/2); (0, 0, 0) of a text's
 //! ```
 
 use dyweight_nn::{Act, Shape};

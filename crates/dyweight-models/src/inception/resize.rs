@@ -41,7 +41,7 @@ impl Resize {
     }
 
     /// The name of a feature map with this rule: features of different rules are different features.
-    pub fn map_name(self) -> &'static str {
+    pub(crate) fn map_name(self) -> &'static str {
         match self {
             Self::Edm => "inception-edm",
             Self::PytorchFid => "inception-pytorch-fid",

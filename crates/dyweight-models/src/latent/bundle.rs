@@ -1,10 +1,12 @@
 //! What a folder or file holds, told by content: the parts of a latent diffusion model.
 //!
 //! ```text
-//! a diffusers folder     model_index.json, or folders unet or transformer, vae, text_encoder, text_encoder_2; tokenizers and
-//!                        scheduler beside them
-//! one network's folder   config.json says which: _class_name (diffusers), model_type (transformers), vision_cfg (OpenCLIP)
-//! a file                 CompVis checkpoints and bare networks, by the names of their tensors; configuration given apart
+//! a diffusers folder     model_index.json, or folders unet or transformer, vae, text_encoder, text_encoder_2;
+//!                        tokenizers and scheduler beside them
+//! one network's folder   config.json says which: _class_name (diffusers), model_type (transformers), vision_cfg
+//!                        (OpenCLIP)
+//! a file                 CompVis checkpoints and bare networks, by the names of their tensors; configuration given
+//!                        apart
 //! ```
 
 use crate::weights::{Folder, TensorSet, config_of, inside, read_json};

@@ -35,7 +35,7 @@ const MOST_TEXT_TOKENS: usize = 4096;
 /// Rows and columns of latents that make a token.
 pub(super) const PATCH: usize = 2;
 /// Rows and columns of latents, where nothing is said: those of 1024 pixels.
-const USUAL_SIZE: usize = 128;
+const DEFAULT_SIZE: usize = 128;
 /// From this width of tokens on, samples are better taken together than apart.
 const WIDE: usize = 1024;
 
@@ -61,7 +61,7 @@ struct At<'m> {
 impl FlowModel {
     /// Opens the parts of a bundle, with the fingerprint of their weights.
     pub fn open(bundle: &Bundle, settings: &Settings) -> Result<(Self, String)> {
-        let (flux, flux_hash) = bundle.transformer(settings.precision)?;
+        let (flux, flux_hash) = Flux::load(&bundle.transformer()?, settings.precision)?;
         let mut hash = Fingerprint::default();
         hash.add(flux_hash.as_bytes());
         let autoencoder = bundle.decoder(settings.conv, &mut hash)?;
@@ -153,7 +153,7 @@ pub(super) fn latent_shape(config: &FluxConfig, factor: Option<usize>, settings:
             "only networks that predict what they are given can be sampled: four pixels of latents a token",
         )
     })?;
-    settings.latents(channels, USUAL_SIZE, PATCH, factor)
+    settings.latents(channels, DEFAULT_SIZE, PATCH, factor)
 }
 
 /// Samples in one pass.

@@ -47,11 +47,11 @@ impl ImageDecoder {
         if bundle.vae.is_none() {
             return Ok(None);
         }
-        let (autoencoder, _) = bundle.autoencoder(settings.conv, Halves::Decoder)?;
+        let (autoencoder, _) = Autoencoder::load(bundle.autoencoder()?, settings.conv, Halves::Decoder)?;
         let factor = Some(autoencoder.config().factor());
         let latents = match bundle.is_flow() {
-            true => flow::latent_shape(&bundle.find_transformer()?.config, factor, settings)?,
-            false => model::latent_shape(&bundle.find_unet()?.config, factor, settings)?,
+            true => flow::latent_shape(&bundle.transformer()?.config, factor, settings)?,
+            false => model::latent_shape(&bundle.unet()?.config, factor, settings)?,
         };
         Self::new(autoencoder, latents).map(Some)
     }

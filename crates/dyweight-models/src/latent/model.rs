@@ -57,7 +57,7 @@ pub struct LatentModel {
 impl LatentModel {
     /// Builds the parts of a bundle, with the fingerprint of their weights.
     pub fn open(bundle: &Bundle, settings: &Settings) -> Result<(Self, String)> {
-        let (unet, unet_hash) = bundle.unet(settings.arithmetic())?;
+        let (unet, unet_hash) = Unet::load(&bundle.unet()?, settings.arithmetic())?;
         let mut hash = Fingerprint::default();
         hash.add(unet_hash.as_bytes());
         let autoencoder = bundle.decoder(settings.conv, &mut hash)?;
@@ -152,7 +152,7 @@ pub(super) fn precond(bundle: &Bundle, settings: &Settings, config: &UnetConfig)
     let found = match (&bundle.scheduler, &bundle.unet) {
         (Some(path), _) => schedule::of_diffusers(path, &read_json(path, None)?)?,
         (None, Some(Part::Stored { set, .. })) => {
-            schedule::of_compvis(&bundle.path, bundle.parameters(), set, otherwise)?
+            schedule::of_compvis(&bundle.path, &bundle.parameters, set, otherwise)?
         }
         _ => Precond { table: otherwise, target: Target::Noise },
     };

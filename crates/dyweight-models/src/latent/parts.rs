@@ -1,56 +1,53 @@
-//! The networks of a bundle, built.
+//! The networks of a bundle: where their tensors are, and what their configurations say.
 
 use super::bundle::{Bundle, Part};
-use crate::arithmetic::Arithmetic;
 use crate::autoencoder::{self, Autoencoder, AutoencoderConfig, Halves};
-use crate::clip::{self, Clip, ClipFile, ClipOptions, TextConfig, TextTower, Tokenizer};
+use crate::clip::{self, Clip, ClipFile, ClipOptions, TextConfig, Tokenizer};
 use crate::edm::kwargs::Kwargs;
-use crate::flux::{self, Flux, FluxConfig};
-use crate::t5::{self, T5, T5Config};
-use crate::unet::{self, Unet, UnetConfig};
-use crate::weights::{Layout, TensorSet};
+use crate::flux::{self, FluxConfig};
+use crate::t5::{self, T5Config};
+use crate::unet::{self, UnetConfig};
+use crate::weights::{Found, Layout, TensorSet};
 use dyweight_core::error::{Error, Result};
 use dyweight_files::{Fingerprint, Malformed, read_file};
-use dyweight_nn::{ConvAlgo, Precision};
+use dyweight_nn::ConvAlgo;
 use serde_json::{Map, Value};
 use std::path::Path;
-use std::sync::Arc;
 
-/// A network that is not built yet.
-pub(super) struct Found<C> {
-    pub(super) config: C,
-    pub(super) set: Arc<TensorSet>,
-    pub(super) layout: Layout,
-}
+/// What a configuration and the names of tensors say of a network: where its tensors are, and what it is.
+type Said<C> = Result<(Option<Layout>, Option<C>), Malformed>;
 
 impl Bundle {
-    /// The U-Net, with the fingerprint of its weights. Averaged weights are preferred where a file has them.
-    pub fn unet(&self, arithmetic: Arithmetic) -> Result<(Unet, String)> {
-        let Found { config, set, layout } = self.find_unet()?;
-        Unet::load(&config, &set, &layout, arithmetic)
+    /// The U-Net. Averaged weights are preferred where a file has them.
+    pub fn unet(&self) -> Result<Found<UnetConfig>> {
+        self.find(&self.unet, "U-Net", "conv_in.weight", |map, set| {
+            let config = match map {
+                Some(map) if map.contains_key("model_channels") => Some(UnetConfig::from_compvis(map)?),
+                Some(map) => Some(UnetConfig::from_diffusers(map)?),
+                None if unet::is_compvis(set) => Some(UnetConfig::of_compvis_tensors(set)?),
+                None => None,
+            };
+            let compvis = || unet::compvis(set, config.as_ref()?, true);
+            Ok((unet::diffusers(set).or_else(compvis), config))
+        })
     }
 
-    /// The U-Net's configuration, and where its tensors are.
-    pub(super) fn find_unet(&self) -> Result<Found<UnetConfig>> {
-        let part = self.part(&self.unet, "U-Net")?;
-        let (config, set) = part.read()?;
-        let named = |problem| Error::malformed(&set.path, problem);
-        let of_config = |problem| part.fault(&set, problem);
-        let config = match config {
-            Some(map) if map.contains_key("model_channels") => UnetConfig::from_compvis(&map).map_err(of_config)?,
-            Some(map) => UnetConfig::from_diffusers(&map).map_err(of_config)?,
-            None if unet::is_compvis(&set) => UnetConfig::of_compvis_tensors(&set).map_err(named)?,
-            None => return Err(needs_config(&set.path, "U-Net")),
-        };
-        let layout = unet::diffusers(&set).or_else(|| unet::compvis(&set, &config, true));
-        let layout = layout.ok_or_else(|| named(Malformed::Missing { name: "conv_in.weight".into() }))?;
-        Ok(Found { config, set, layout })
-    }
-
-    /// The autoencoder, with the fingerprint of its weights.
-    pub(crate) fn autoencoder(&self, conv: ConvAlgo, halves: Halves) -> Result<(Autoencoder, String)> {
-        let Found { config, set, layout } = self.find_autoencoder()?;
-        Autoencoder::load(&config, &set, layout, conv, halves)
+    /// The autoencoder.
+    pub(crate) fn autoencoder(&self) -> Result<Found<AutoencoderConfig>> {
+        self.find(&self.vae, "autoencoder", "decoder.conv_in.weight", |map, set| {
+            let scale = Kwargs(&self.parameters).number("scale_factor")?;
+            let (layout, prefix) = match autoencoder::diffusers(set) {
+                Some(layout) => (Some(layout), None),
+                None => autoencoder::compvis(set).unzip(),
+            };
+            let config = match (map, prefix) {
+                (Some(map), _) if map.contains_key("ddconfig") => Some(AutoencoderConfig::from_compvis(map, scale)?),
+                (Some(map), _) => Some(AutoencoderConfig::from_diffusers(map)?),
+                (None, Some(prefix)) => Some(AutoencoderConfig::of_compvis_tensors(set, &prefix, scale)?),
+                (None, None) => None,
+            };
+            Ok((layout, config))
+        })
     }
 
     /// The autoencoder with its decoder alone, where there is one; its fingerprint goes into `hash`.
@@ -58,96 +55,65 @@ impl Bundle {
         if self.vae.is_none() {
             return Ok(None);
         }
-        let (autoencoder, own) = self.autoencoder(conv, Halves::Decoder)?;
+        let (autoencoder, own) = Autoencoder::load(self.autoencoder()?, conv, Halves::Decoder)?;
         hash.add(own.as_bytes());
         Ok(Some(autoencoder))
     }
 
-    /// The autoencoder's configuration, and where its tensors are.
-    pub(super) fn find_autoencoder(&self) -> Result<Found<AutoencoderConfig>> {
-        let part = self.part(&self.vae, "autoencoder")?;
-        let (config, set) = part.read()?;
-        let named = |problem| Error::malformed(&set.path, problem);
-        let scale = Kwargs(&self.parameters).number("scale_factor").map_err(named)?;
-        let (layout, prefix) = match (autoencoder::diffusers(&set), autoencoder::compvis(&set)) {
-            (Some(layout), _) => (layout, None),
-            (None, Some((layout, prefix))) => (layout, Some(prefix)),
-            (None, None) => return Err(named(Malformed::Missing { name: "decoder.conv_in.weight".into() })),
-        };
-        let config = match (config, prefix) {
-            (Some(map), _) if map.contains_key("ddconfig") => AutoencoderConfig::from_compvis(&map, scale),
-            (Some(map), _) => AutoencoderConfig::from_diffusers(&map),
-            (None, Some(prefix)) => AutoencoderConfig::of_compvis_tensors(&set, &prefix, scale),
-            (None, None) => return Err(needs_config(&set.path, "autoencoder")),
-        };
-        let config = config.map_err(|problem| part.fault(&set, problem))?;
-        Ok(Found { config, set, layout })
+    /// The text encoder.
+    pub fn text(&self) -> Result<Found<TextConfig>> {
+        self.find(&self.text, "text encoder", "embeddings.token_embedding.weight", |map, set| {
+            let (layout, prefix) = clip::text_tower(set).unzip();
+            let config = match (map, prefix) {
+                // A tower inside a whole CLIP model's folder.
+                (Some(map), _) => {
+                    let inner = map.get("text_config").and_then(Value::as_object);
+                    Some(TextConfig::from_transformers(inner.unwrap_or(map))?)
+                }
+                (None, Some(prefix)) => Some(TextConfig::of_tensors(set, &prefix)?),
+                (None, None) => None,
+            };
+            Ok((layout, config))
+        })
     }
 
-    /// The text encoder, with the fingerprint of its weights.
-    pub fn text(&self) -> Result<(TextTower, String)> {
-        let Found { config, set, layout } = self.find_text()?;
-        TextTower::load(&config, &set, &layout)
+    /// The FLUX transformer.
+    pub fn transformer(&self) -> Result<Found<FluxConfig>> {
+        self.find(&self.transformer, "transformer", "x_embedder.weight", |map, set| {
+            let (layout, prefix) = flux::original(set).unzip();
+            let config = match (map, prefix) {
+                (Some(map), _) => Some(FluxConfig::from_diffusers(map)?),
+                (None, Some(prefix)) => Some(FluxConfig::of_original_tensors(set, &prefix)?),
+                (None, None) => None,
+            };
+            Ok((layout.or_else(|| flux::diffusers(set)), config))
+        })
     }
 
-    /// The text encoder's configuration, and where its tensors are.
-    pub(super) fn find_text(&self) -> Result<Found<TextConfig>> {
-        let part = self.part(&self.text, "text encoder")?;
-        let (config, set) = part.read()?;
-        let named = |problem| Error::malformed(&set.path, problem);
-        let missing = || named(Malformed::Missing { name: "embeddings.token_embedding.weight".into() });
-        let (layout, prefix) = clip::text_tower(&set).ok_or_else(missing)?;
-        let config = match config {
-            // A tower inside a whole CLIP model's folder.
-            Some(map) => match map.get("text_config").and_then(Value::as_object) {
-                Some(text) => TextConfig::from_transformers(text),
-                None => TextConfig::from_transformers(&map),
-            },
-            None => TextConfig::of_tensors(&set, &prefix),
-        };
-        let config = config.map_err(|problem| part.fault(&set, problem))?;
-        Ok(Found { config, set, layout })
+    /// The T5 encoder.
+    pub fn text2(&self) -> Result<Found<T5Config>> {
+        self.find(&self.text2, "T5 encoder", "relative_attention_bias.weight", |map, set| {
+            Ok((t5::layout(set), map.map(T5Config::from_transformers).transpose()?))
+        })
     }
 
-    /// The FLUX transformer, with the fingerprint of its weights.
-    pub fn transformer(&self, precision: Precision) -> Result<(Flux, String)> {
-        let Found { config, set, layout } = self.find_transformer()?;
-        Flux::load(&config, &set, &layout, precision)
-    }
-
-    /// The transformer's configuration, and where its tensors are.
-    pub(super) fn find_transformer(&self) -> Result<Found<FluxConfig>> {
-        let part = self.part(&self.transformer, "transformer")?;
-        let (config, set) = part.read()?;
-        let named = |problem| Error::malformed(&set.path, problem);
-        let original = flux::original(&set);
-        let config = match (config, &original) {
-            (Some(map), _) => FluxConfig::from_diffusers(&map),
-            (None, Some((_, prefix))) => FluxConfig::of_original_tensors(&set, prefix),
-            (None, None) => return Err(needs_config(&set.path, "transformer")),
-        };
-        let layout = original.map(|(layout, _)| layout).or_else(|| flux::diffusers(&set));
-        let layout = layout.ok_or_else(|| named(Malformed::Missing { name: "x_embedder.weight".into() }))?;
-        let config = config.map_err(|problem| part.fault(&set, problem))?;
-        Ok(Found { config, set, layout })
-    }
-
-    /// The T5 encoder, with the fingerprint of its weights.
-    pub fn text2(&self, precision: Precision) -> Result<(T5, String)> {
-        let Found { config, set, layout } = self.find_text2()?;
-        T5::load(&config, &set, &layout, precision)
-    }
-
-    /// The T5 encoder's configuration, and where its tensors are.
-    pub(super) fn find_text2(&self) -> Result<Found<T5Config>> {
-        let part = self.part(&self.text2, "T5 encoder")?;
-        let (config, set) = part.read()?;
-        let named = |problem| Error::malformed(&set.path, problem);
-        let config = config.ok_or_else(|| needs_config(&set.path, "T5 encoder"))?;
-        let config = T5Config::from_transformers(&config).map_err(|problem| part.fault(&set, problem))?;
-        let missing = || named(Malformed::Missing { name: "relative_attention_bias.weight".into() });
-        let layout = t5::layout(&set).ok_or_else(missing)?;
-        Ok(Found { config, set, layout })
+    /// A part's tensors and configuration, which `says` takes from both; `landmark` is a tensor that every one has.
+    fn find<C>(
+        &self,
+        part: &Option<Part>,
+        what: &str,
+        landmark: &str,
+        says: impl FnOnce(Option<&Map<String, Value>>, &TensorSet) -> Said<C>,
+    ) -> Result<Found<C>> {
+        let part = self.part(part, what)?;
+        let (map, set) = part.read()?;
+        let (layout, config) = says(map.as_ref(), &set).map_err(|problem| part.fault(&set, problem))?;
+        let missing = || Error::malformed(&set.path, Malformed::Missing { name: landmark.into() });
+        match (layout, config) {
+            (Some(layout), Some(config)) => Ok(Found { config, set, layout }),
+            (None, Some(_)) => Err(missing()),
+            (_, None) => Err(needs_config(&set.path, what)),
+        }
     }
 
     /// Both towers of a CLIP model, with the fingerprint of their weights.
@@ -189,12 +155,12 @@ impl Bundle {
     }
 
     /// True if there is such a part.
-    pub fn has_unet(&self) -> bool {
+    pub(crate) fn has_unet(&self) -> bool {
         self.unet.is_some()
     }
 
     /// True if there is such a part.
-    pub fn has_text(&self) -> bool {
+    pub(crate) fn has_text(&self) -> bool {
         self.text.is_some()
     }
 
@@ -226,11 +192,6 @@ impl Bundle {
             (&self.clip, "CLIP model"),
         ];
         parts.iter().filter(|(part, _)| part.is_some()).map(|(_, name)| *name).collect()
-    }
-
-    /// The parameters of a whole CompVis model.
-    pub(super) fn parameters(&self) -> &Map<String, Value> {
-        &self.parameters
     }
 }
 

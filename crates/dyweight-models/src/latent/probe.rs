@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! unet   x, t [, context]  → eps [, grad_x, grad_t with cotangent]
-//! vae    latents           → image [, grad_latents with cotangent]; with a codebook also indices, quantised, image_not_quantised
+//! vae    latents           → image [, grad_latents with cotangent]; with a codebook also indices, quantised,
+//!        image_not_quantised
 //!        image             → encoded_mean, or with a codebook encoded_prequant
 //! text   ids               → last_hidden_state, pooled
 //! text2  ids               → last_hidden_state
@@ -15,7 +16,10 @@
 use super::bundle::Bundle;
 use crate::arithmetic::{Arithmetic, refuse_unused};
 use crate::autoencoder::{Autoencoder, Halves};
-use crate::flux::FluxInput;
+use crate::clip::TextTower;
+use crate::flux::{Flux, FluxInput};
+use crate::t5::T5;
+use crate::unet::Unet;
 use dyweight_core::error::{Error, Result};
 use dyweight_files::{StoredTensor, TensorFile};
 use dyweight_nn::{Act, ConvAlgo, Precision, Shape, split};
@@ -49,7 +53,7 @@ pub fn probe(
 }
 
 fn unet(bundle: &Bundle, input: &Input<'_>, arithmetic: Arithmetic) -> Result<(TensorFile, String)> {
-    let (unet, hash) = bundle.unet(arithmetic)?;
+    let (unet, hash) = Unet::load(&bundle.unet()?, arithmetic)?;
     let (config, x) = (unet.config(), input.image("x")?);
     let (n, step) = (x.shape().n, config.granularity());
     let up = |size: usize| size.div_ceil(step) * step;
@@ -79,7 +83,8 @@ fn unet(bundle: &Bundle, input: &Input<'_>, arithmetic: Arithmetic) -> Result<(T
 
 fn autoencoder(bundle: &Bundle, input: &Input<'_>, conv: ConvAlgo) -> Result<(TensorFile, String)> {
     let encodes = input.file.tensors.contains_key("image");
-    let (autoencoder, hash) = bundle.autoencoder(conv, if encodes { Halves::Both } else { Halves::Decoder })?;
+    let (autoencoder, hash) =
+        Autoencoder::load(bundle.autoencoder()?, conv, if encodes { Halves::Both } else { Halves::Decoder })?;
     let mut output = Output::default();
     if input.file.tensors.contains_key("latents") {
         decode(&autoencoder, input, &mut output)?;
@@ -125,7 +130,7 @@ fn encode(autoencoder: &Autoencoder, input: &Input<'_>, output: &mut Output) -> 
 }
 
 fn text(bundle: &Bundle, input: &Input<'_>) -> Result<(TensorFile, String)> {
-    let (tower, hash) = bundle.text()?;
+    let (tower, hash) = TextTower::load(&bundle.text()?)?;
     let (n, ids) = input.ids("ids")?;
     let encoded = tower.encode(n, &ids)?;
     let mut output = Output::default();
@@ -135,7 +140,7 @@ fn text(bundle: &Bundle, input: &Input<'_>) -> Result<(TensorFile, String)> {
 }
 
 fn text2(bundle: &Bundle, input: &Input<'_>, precision: Precision) -> Result<(TensorFile, String)> {
-    let (encoder, hash) = bundle.text2(precision)?;
+    let (encoder, hash) = T5::load(&bundle.text2()?, precision)?;
     let (n, ids) = input.ids("ids")?;
     let mut output = Output::default();
     output.rows("last_hidden_state", &[n, ids.len() / n, encoder.config().width], &encoder.encode(n, &ids)?)?;
@@ -143,7 +148,7 @@ fn text2(bundle: &Bundle, input: &Input<'_>, precision: Precision) -> Result<(Te
 }
 
 fn transformer(bundle: &Bundle, input: &Input<'_>, precision: Precision) -> Result<(TensorFile, String)> {
-    let (flux, hash) = bundle.transformer(precision)?;
+    let (flux, hash) = Flux::load(&bundle.transformer()?, precision)?;
     let config = flux.config();
     let n = input.tensor("x")?.shape().first().copied().unwrap_or(0).max(1);
     let (tokens, context) = (input.tokens("x", n, config.inputs)?, input.tokens("context", n, config.context)?);

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! said            --beta-table
-//! diffusers       scheduler/scheduler_config.json: beta_start, beta_end, beta_schedule (or trained_betas), prediction_type
+//! diffusers       scheduler/scheduler_config.json: beta_start, beta_end, beta_schedule (or trained_betas),
+//!                 prediction_type
 //! CompVis         linear_start, linear_end, parameterization of the configuration, or the tensor alphas_cumprod
-//! flows           use_dynamic_shifting, base_shift, max_shift, base_image_seq_len, max_image_seq_len, shift of the scheduler
+//! flows           use_dynamic_shifting, base_shift, max_shift, base_image_seq_len, max_image_seq_len, shift of the
+//!                 scheduler
 //! otherwise       Stable Diffusion's with a context, the LSUN models' without
 //! ```
 

@@ -3,7 +3,6 @@
 use super::bundle::Bundle;
 use super::flow;
 use super::model::{Settings, latent_shape, precond};
-use super::parts::Found;
 use super::random::Family;
 use super::texts::Texts;
 use crate::autoencoder::{Autoencoder, AutoencoderConfig};
@@ -12,7 +11,7 @@ use crate::flux::Flux;
 use crate::memory::MemoryNeeds;
 use crate::t5::T5;
 use crate::unet::Unet;
-use crate::weights::{Source, TensorPlan, Weighed};
+use crate::weights::{Found, Source, TensorPlan, Weighed};
 use dyweight_core::error::Result;
 use serde::Serialize;
 
@@ -60,11 +59,11 @@ impl Bundle {
     }
 
     fn summary_of_flow(&self, settings: &Settings) -> Result<Summary> {
-        let flux = self.find_transformer()?;
+        let flux = self.transformer()?;
         let mut parts = vec![summary("transformer", "transformer", &flux, Flux::plan(&flux.config)?)?];
         let autoencoder = self.add_others(&mut parts, true)?;
         if self.text2.is_some() {
-            let found = self.find_text2()?;
+            let found = self.text2()?;
             parts.push(summary("text2", "T5 encoder", &found, T5::plan(&found.config)?)?);
         }
         let factor = autoencoder.as_ref().map(AutoencoderConfig::factor);
@@ -95,19 +94,19 @@ impl Bundle {
 
     /// Adds the autoencoder and, if the network takes texts, their encoder; returns what the former is.
     fn add_others(&self, parts: &mut Vec<PartSummary>, takes_text: bool) -> Result<Option<AutoencoderConfig>> {
-        let autoencoder = self.vae.as_ref().map(|_| self.find_autoencoder()).transpose()?;
+        let autoencoder = self.vae.as_ref().map(|_| self.autoencoder()).transpose()?;
         if let Some(found) = &autoencoder {
             parts.push(summary("vae", "autoencoder", found, Autoencoder::plan(&found.config)?)?);
         }
         if self.has_text() && takes_text {
-            let found = self.find_text()?;
+            let found = self.text()?;
             parts.push(summary("text", "text encoder", &found, TextTower::plan(&found.config)?)?);
         }
         Ok(autoencoder.map(|found| found.config))
     }
 
     fn summary_of_unet(&self, settings: &Settings) -> Result<Summary> {
-        let unet = self.find_unet()?;
+        let unet = self.unet()?;
         let mut parts = vec![summary("unet", "U-Net", &unet, Unet::plan(&unet.config)?)?];
         let autoencoder = self.add_others(&mut parts, unet.config.context.is_some())?;
         let tokenizer = self.tokenizer(settings.tokenizer.as_deref())?;

@@ -40,7 +40,7 @@ impl UnetTexts {
         let Some(words) = bundle.tokenizer(tokenizer.as_deref())?.filter(|_| bundle.has_text()) else {
             return Ok(None);
         };
-        let (tower, hash) = bundle.text()?;
+        let (tower, hash) = TextTower::load(&bundle.text()?)?;
         let config = tower.config().clone();
         let tower = Box::new(OnDemand::open((tower, words)));
         Ok(Some((UnetTexts::Clip { tower, config, bundle: Box::new(bundle.clone()), tokenizer }, hash)))
@@ -103,7 +103,7 @@ impl UnetTexts {
 fn clip(bundle: &Bundle, tokenizer: &Option<PathBuf>) -> impl FnOnce() -> Result<(TextTower, Tokenizer)> {
     move || {
         let words = bundle.tokenizer(tokenizer.as_deref())?;
-        Ok((bundle.text()?.0, words.ok_or_else(no_encoder)?))
+        Ok((TextTower::load(&bundle.text()?)?.0, words.ok_or_else(no_encoder)?))
     }
 }
 
@@ -150,10 +150,14 @@ impl Texts {
 
     /// Fingerprints of the encoders' weights, of those that are there.
     pub(super) fn fingerprints(&self) -> Result<Vec<String>> {
-        let clip = self.bundle.text.is_some().then(|| self.bundle.text().map(|(_, hash)| hash)).transpose()?;
-        let t5 =
-            self.bundle.text2.is_some().then(|| self.bundle.text2(self.precision).map(|(_, hash)| hash)).transpose()?;
-        Ok(clip.into_iter().chain(t5).collect())
+        let (bundle, mut all) = (&self.bundle, Vec::new());
+        if bundle.text.is_some() {
+            all.push(TextTower::load(&bundle.text()?)?.1);
+        }
+        if bundle.text2.is_some() {
+            all.push(T5::load(&bundle.text2()?, self.precision)?.1);
+        }
+        Ok(all)
     }
 
     /// Whether texts can be encoded.
@@ -208,9 +212,12 @@ impl Texts {
             named.or_else(|| own.clone()).unwrap_or_default()
         };
         let encoders = Encoders {
-            clip: (self.bundle.text()?.0, Tokenizer::read(&beside(&self.bundle.tokenizer, "tokenizer"))?),
+            clip: (
+                TextTower::load(&self.bundle.text()?)?.0,
+                Tokenizer::read(&beside(&self.bundle.tokenizer, "tokenizer"))?,
+            ),
             t5: (
-                self.bundle.text2(self.precision)?.0,
+                T5::load(&self.bundle.text2()?, self.precision)?.0,
                 UnigramTokenizer::read(&beside(&self.bundle.tokenizer2, "tokenizer_2"))?,
             ),
         };

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! resize   the shorter side to S, the longer to ⌊S·long/short⌋;  bicubic, see `resample`
-//! crop     the middle C × C; the odd pixel of an excess e:  ⌊e/2⌋ (transformers)  or e/2 to the nearest even (the others)
+//! crop     the middle C × C; the odd pixel of an excess e:  ⌊e/2⌋ (transformers)  or e/2 to the nearest even (the
+//!          others)
 //! scale    (v/255 − mean)/deviation for each colour
 //! ```
 //!
@@ -163,7 +164,7 @@ impl Preprocess {
     }
 
     /// The gradient of a sample from that of [`Self::of_sample`]'s result.
-    pub fn of_sample_backward(&self, gradient: &[f32], [c, h, w]: [usize; 3]) -> Result<Tensor> {
+    pub(crate) fn of_sample_backward(&self, gradient: &[f32], [c, h, w]: [usize; 3]) -> Result<Tensor> {
         let to = self.resized([h, w])?;
         let resizer = Resizer::new(self.smooth(), [h, w], to);
         let (top, left) = (self.crop.offset(to[0] - self.size), self.crop.offset(to[1] - self.size));

@@ -1,7 +1,8 @@
 //! Resizing: columns first, then rows; a direction that keeps its size is left alone.
 //!
 //! ```text
-//! fixed point    q = w·2ᵖ rounded half away from zero;  v = clip((Σ q·v + 2ᵖ⁻¹) ≫ p, 0, 255), eight bits after each direction
+//! fixed point    q = w·2ᵖ rounded half away from zero;  v = clip((Σ q·v + 2ᵖ⁻¹) ≫ p, 0, 255), eight bits after each
+//!                direction
 //!                pil  p = 22;   tv  the largest p < 23 for which every ⌊½ + w·2ᵖ⌋ < 2¹⁵
 //! real numbers   Σ w·v, neither rounded nor cut off
 //! ```

@@ -4,8 +4,10 @@
 //!
 //! ```text
 //! k(x)           (a+2)|x|³ − (a+3)|x|² + 1  for |x| < 1;   a(|x|³ − 5|x|² + 8|x| − 4)  for |x| < 2;   0 beyond
-//! antialiased    f = max(r, 1), c = (o + ½)r;  pixels ⌊c − 2f + ½⌋ … ⌊c + 2f + ½⌋ − 1 on the line;  k((i − c + ½)/f) over their sum, a = −½
-//! plain          s = r(o + ½) − ½, i = ⌊s⌋;  pixels i−1 … i+2, those off the line being its ends;  k(s − i − d), d = −1 … 2, a = −¾
+//! antialiased    f = max(r, 1), c = (o + ½)r;  pixels ⌊c − 2f + ½⌋ … ⌊c + 2f + ½⌋ − 1 on the line;  k((i − c + ½)/f)
+//!                over their sum, a = −½
+//! plain          s = r(o + ½) − ½, i = ⌊s⌋;  pixels i−1 … i+2, those off the line being its ends;  k(s − i − d), d =
+//!                −1 … 2, a = −¾
 //! ```
 
 /// The pixels of one output: consecutive ones from `first` on.

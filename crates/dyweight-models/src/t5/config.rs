@@ -48,7 +48,7 @@ impl T5Config {
     }
 
     /// From a transformers `T5Config`.
-    pub fn from_transformers(map: &Map<String, Value>) -> Result<Self, Malformed> {
+    pub(crate) fn from_transformers(map: &Map<String, Value>) -> Result<Self, Malformed> {
         let options = Kwargs(map);
         // Only the gated kind has the layers asked for here.
         options.choice("feed_forward_proj", &[("gated-gelu", ())])?;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! x = shared[ids]
-//! x = x + W_o·attend(rms(x)),  scores q·k + bias[bucket(j − i)]          not scaled; one table of biases for all blocks
+//! x = x + W_o·attend(rms(x)),  scores q·k + bias[bucket(j − i)]
+//!                                                                       not scaled; one table of biases for all blocks
 //! x = x + W_out·(gelu(W_0·y)∘W_1·y),  y = rms(x)
 //! out = rms(x)                                                           no bias in any layer, no mask
 //! ```

@@ -2,7 +2,7 @@
 
 use super::buckets::biases;
 use super::config::T5Config;
-use crate::weights::{Layout, Pages, Scope, Source, TensorPlan, TensorSet};
+use crate::weights::{Found, Layout, Pages, Scope, Source, TensorPlan, TensorSet};
 use dyweight_core::error::{Error, Result};
 use dyweight_nn::{Act, Attention, Bias, Embedding, Gelu, Linear, Precision, RmsNorm};
 
@@ -86,12 +86,8 @@ impl Block {
 
 impl T5 {
     /// Builds it from the tensors of a file, with their fingerprint.
-    pub(crate) fn load(
-        config: &T5Config,
-        set: &TensorSet,
-        layout: &Layout,
-        precision: Precision,
-    ) -> Result<(Self, String)> {
+    pub fn load(found: &Found<T5Config>, precision: Precision) -> Result<(Self, String)> {
+        let Found { config, set, layout } = found;
         Source::build("T5 encoder", set, layout, |scope| Self::new(config, &scope.in_precision(precision)))
     }
 

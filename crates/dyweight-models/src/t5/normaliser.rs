@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! map    u32 size of the trie in bytes · the trie, units of u32 · texts, each ended by a zero byte; all little-endian
-//! trie   a double array: from unit u at place p, byte c leads to the unit at (p ⊕ offset(u)) ⊕ c if that one's label is c;
+//! trie   a double array: from unit u at place p, byte c leads to the unit at (p ⊕ offset(u)) ⊕ c if that one's label
+//!        is c;
 //!        where u has a leaf, the unit at p ⊕ offset(u) holds the place of a text
 //! ```
 //!

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! ModelProto       1: SentencePiece, repeated    3: NormalizerSpec
-//! SentencePiece    1: piece   2: score (f32)   3: type (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte)
+//! SentencePiece    1: piece   2: score (f32)
+//!                                           3: type (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte)
 //! NormalizerSpec   2: precompiled_charsmap
 //! a field          varint number·8 + kind, kind 0 varint, 1 eight bytes, 2 varint length and bytes, 5 four bytes
 //! ```

@@ -44,12 +44,12 @@ pub struct UnetConfig {
 
 impl UnetConfig {
     /// Width of the time vector.
-    pub fn time_width(&self) -> usize {
+    pub(crate) fn time_width(&self) -> usize {
         4 * self.widths.first().copied().unwrap_or(0)
     }
 
     /// Latents must have rows and columns that are multiples of this.
-    pub fn granularity(&self) -> usize {
+    pub(crate) fn granularity(&self) -> usize {
         1 << (self.widths.len().max(1) - 1)
     }
 
@@ -132,7 +132,7 @@ impl UnetConfig {
     }
 
     /// From the `unet_config` parameters of a CompVis model.
-    pub fn from_compvis(map: &Map<String, Value>) -> Result<Self, Malformed> {
+    pub(crate) fn from_compvis(map: &Map<String, Value>) -> Result<Self, Malformed> {
         let options = Kwargs(map);
         for option in ["resblock_updown", "use_scale_shift_norm", "use_new_attention_order"] {
             refuse(option, map.get(option), &Value::Bool(false))?;

@@ -3,8 +3,10 @@
 //! ```text
 //! model channels   rows of input_blocks.0.0.weight
 //! levels           cut by the blocks that have `.0.op.`; the channels of each are the rows of its blocks' out_layers.3
-//! attention        blocks with `.1.`; with `.qkv.` they are without context, else its width are the columns of attn2.to_k
-//! heads            not in the file: 8 in all for contexts of 768 (SD 1.x), else of width 64 (SD 2.x); of width 32 without
+//! attention        blocks with `.1.`; with `.qkv.` they are without context, else its width are the columns of
+//!                  attn2.to_k
+//! heads            not in the file: 8 in all for contexts of 768 (SD 1.x), else of width 64 (SD 2.x); of width 32
+//!                  without
 //!                  a context (LSUN)
 //! ```
 

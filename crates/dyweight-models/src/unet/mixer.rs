@@ -1,24 +1,27 @@
 //! What a level that attends does to its pixels.
 
 use super::config::UnetConfig;
-use super::self_attention::{AttentionBlock, AttentionTape};
 use super::transformer::{Transformer, TransformerSize, TransformerTape};
+use crate::blocks::{SelfAttend, SelfAttendSize, SelfAttendTape};
 use crate::weights::Scope;
 use dyweight_core::error::Result;
 use dyweight_nn::Act;
 use std::sync::Arc;
 
+/// ε of the attention's normalisation.
+const EPS: f32 = 1e-5;
+
 /// With a context, or without.
 pub(super) enum Mixer {
     Transformer(Transformer),
-    Attention(AttentionBlock),
+    Attention(SelfAttend),
 }
 
 /// What the way back needs.
 #[derive(Clone)]
 pub(super) enum MixerTape {
     Transformer(TransformerTape),
-    Attention(AttentionTape),
+    Attention(SelfAttendTape),
 }
 
 impl Mixer {
@@ -29,7 +32,10 @@ impl Mixer {
                 let size = TransformerSize { channels, context, heads, depth: config.depths[level], groups };
                 Transformer::new(scope, &size).map(Mixer::Transformer)
             }
-            None => AttentionBlock::new(scope, channels, heads, groups).map(Mixer::Attention),
+            None => {
+                let size = SelfAttendSize { channels, heads, stored: heads, norm: (groups, EPS), scale: 1.0 };
+                SelfAttend::new(scope, ["norm", "qkv", "proj_out"], size).map(Mixer::Attention)
+            }
         }
     }
 

@@ -3,9 +3,11 @@
 //!
 //! ```text
 //! h = conv_in(x), push h
-//! down level i:  L × (h = Res(h), h = mix(h) where the level attends, push h);  h = conv stride 2 (h), push h, not at the last
+//! down level i:  L × (h = Res(h), h = mix(h) where the level attends, push h);  h = conv stride 2 (h), push h, not at
+//!                the last
 //! middle:        h = Res(mix(Res(h)))
-//! up level i:    (L+1) × (h = Res([h, pop]), h = mix(h) where the level attends);  h = conv(nearest ×2 (h)), not at the last
+//! up level i:    (L+1) × (h = Res([h, pop]), h = mix(h) where the level attends);  h = conv(nearest ×2 (h)), not at
+//!                the last
 //! out = conv_out(silu(norm(h)))
 //! mix: a spatial transformer with cross-attention to the context, or plain self-attention without a context
 //! ```
@@ -18,7 +20,6 @@ mod mixer;
 mod names;
 mod net;
 mod operations;
-mod self_attention;
 mod time;
 mod transformer;
 

@@ -3,8 +3,10 @@
 //! The network asks by the names of diffusers. CompVis numbers all blocks through, p = layers + 1 to a level:
 //!
 //! ```text
-//! down_blocks.i.{resnets,attentions}.j ↔ input_blocks.{1+ip+j}.{0,1}     down_blocks.i.downsamplers.0.conv ↔ input_blocks.{(i+1)p}.0.op
-//! up_blocks.i.{resnets,attentions}.j   ↔ output_blocks.{ip+j}.{0,1}      up_blocks.i.upsamplers.0.conv ↔ output_blocks.{ip+p−1}.{1 or 2}.conv
+//! down_blocks.i.{resnets,attentions}.j ↔ input_blocks.{1+ip+j}.{0,1}
+//!                                                       down_blocks.i.downsamplers.0.conv ↔ input_blocks.{(i+1)p}.0.op
+//! up_blocks.i.{resnets,attentions}.j   ↔ output_blocks.{ip+j}.{0,1}
+//!                                                 up_blocks.i.upsamplers.0.conv ↔ output_blocks.{ip+p−1}.{1 or 2}.conv
 //! ```
 //!
 //! Averaged weights are stored a second time, under `model_ema.` and the name without its dots.

@@ -5,7 +5,7 @@ use super::mixer::{Mixer, MixerTape};
 use super::time::{TimeEmbedding, TimeTape, Waves};
 use crate::arithmetic::Arithmetic;
 use crate::blocks::{Res, ResSize, ResTape};
-use crate::weights::{Layout, Pages, Scope, Source, TensorPlan, TensorSet};
+use crate::weights::{Found, Pages, Scope, Source, TensorPlan};
 use dyweight_core::error::Result;
 use dyweight_nn::{
     Act, Activation, Conv2d, ConvAlgo, ConvSpec, Dtype, GroupNorm, Modulation, NormStats, Shape, concat, split,
@@ -56,12 +56,8 @@ type LayerTape = (ResTape, Option<MixerTape>);
 
 impl Unet {
     /// Builds it from the tensors of a file, with their fingerprint.
-    pub(crate) fn load(
-        config: &UnetConfig,
-        set: &TensorSet,
-        layout: &Layout,
-        arithmetic: Arithmetic,
-    ) -> Result<(Self, String)> {
+    pub fn load(found: &Found<UnetConfig>, arithmetic: Arithmetic) -> Result<(Self, String)> {
+        let Found { config, set, layout } = found;
         let build = |scope: &Scope<'_>| Self::new(config, scope, arithmetic);
         // Before the network is there: a plan has layers too.
         let weight_bytes = Source::weigh("U-Net", &Source::plan(build)?, set, layout)?.bytes;
@@ -180,7 +176,7 @@ impl Unet {
     }
 
     /// The prediction for latents `x`, one time per sample and their contexts `[n, 1, tokens, width]`; with a tape if
-    /// it is to be differentiated. Rows and columns must be multiples of [`UnetConfig::granularity`].
+    /// it is to be differentiated. Rows and columns must be multiples of `UnetConfig::granularity`.
     pub(crate) fn forward(&self, x: &Act, t: Vec<f32>, context: Option<&Act>, record: bool) -> (Act, Option<UnetTape>) {
         let unread = self.unread.swap(false, Ordering::Relaxed);
         // The first call reads the file: what a layer needs is asked for while the one before it runs.

@@ -29,6 +29,7 @@ impl Mismatch {
             let place = layout.locate(&tensor.name);
             let expected = stored_shape(&tensor.shape, &place);
             match set.shape(&place.name) {
+                None if tensor.optional => {}
                 None => found.missing.push(place.name.clone()),
                 Some(shape) if !same_but_ones(shape, &expected) => {
                     found.misshapen.push(format!("{} is {shape:?}, needs {expected:?}", printable(&place.name)));

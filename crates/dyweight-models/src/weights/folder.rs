@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! <stem>[.<variant>].safetensors | .bin                    one file
-//! <stem>[.<variant>].safetensors.index.json | .bin.index.json   {"weight_map": {tensor: file}}, files in the same folder
-//! stems   diffusion_pytorch_model (diffusers), model, pytorch_model (transformers), open_clip_model, open_clip_pytorch_model
+//! <stem>[.<variant>].safetensors.index.json | .bin.index.json
+//!                                                             {"weight_map": {tensor: file}}, files in the same folder
+//! stems   diffusion_pytorch_model (diffusers), model, pytorch_model (transformers), open_clip_model,
+//!         open_clip_pytorch_model
 //! ```
 //!
 //! Full precision is preferred to a variant, safetensors to pickles. An index may only name files beside it.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! set      the named tensors of a file, or of the several files of one network
-//! folder   the folder of a network as diffusers and transformers write it: config.json and weights, in one file or shards
+//! folder   the folder of a network as diffusers and transformers write it: config.json and weights, in one file or
+//!          shards
 //! layout   where a file keeps the tensor a network knows under its own name
 //! pages    where a layer's tensors lie in a file, to be read ahead and let go
 //! source   tensors for a network: from a set, from random numbers, or none at all, only noting what is asked for
@@ -25,6 +26,7 @@ pub use folder::Folder;
 pub(crate) use folder::{config_of, inside, read_json, weights_of};
 pub(crate) use layout::{Layout, Location, Part};
 pub(crate) use pages::Pages;
-pub use set::TensorSet;
+
+pub use set::{Found, TensorSet};
 pub(crate) use source::{Scope, Source};
 pub use source::{TensorPlan, Weighed};

@@ -3,6 +3,7 @@
 //! ```text
 //! matrices and filters   uniform with variance 1/inputs, so that activations keep near unit size
 //! scales                 uniform around 1 with standard deviation 0.1;  the rest the same around 0
+//! frequencies            uniform around 0 with standard deviation 4
 //! ```
 
 use dyweight_core::noise::Stream;
@@ -18,6 +19,7 @@ const BLOCK: usize = 1 << 16;
 /// The little-endian bytes of a tensor.
 pub(super) fn tensor(seed: u64, dtype: Dtype, name: &str, shape: &[usize]) -> Vec<u8> {
     let (centre, scale) = match (name.rsplit('.').next(), shape) {
+        (Some("freqs"), _) => (0.0, 4.0),
         (Some("weight"), [_]) => (1.0, 0.1),
         (_, [_, inputs @ ..]) if !inputs.is_empty() => (0.0, 1.0 / (inputs.iter().product::<usize>() as f32).sqrt()),
         _ => (0.0, 0.1),

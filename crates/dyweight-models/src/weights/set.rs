@@ -1,9 +1,18 @@
 //! The named tensors of a network, from one file or several.
 
+use super::layout::Layout;
 use dyweight_core::error::{Error, Result};
 use dyweight_files::{Format, Malformed, SharedBytes, StoredTensor, TensorFile, TorchFile, read_data, sniff};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A network that is not built yet: what it is, and where its tensors are.
+pub struct Found<C> {
+    pub(crate) config: C,
+    pub(crate) set: Arc<TensorSet>,
+    pub(crate) layout: Layout,
+}
 
 /// Tensors by name; they share the bytes of the files they came from.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +57,7 @@ impl TensorSet {
     }
 
     /// What stands before `landmark` in the first name that ends with it, after a dot or alone.
-    pub fn prefix_of(&self, landmark: &str) -> Option<&str> {
+    pub(crate) fn prefix_of(&self, landmark: &str) -> Option<&str> {
         let prefix = |name: &'_ String| -> Option<usize> {
             let rest = name.strip_suffix(landmark)?;
             (rest.is_empty() || rest.ends_with('.')).then_some(rest.len())

@@ -27,6 +27,8 @@ pub struct TensorPlan {
     pub name: String,
     /// Shape.
     pub shape: Vec<usize>,
+    /// True if a file may leave it out: what follows from the configuration, or serves training alone.
+    pub optional: bool,
 }
 
 /// How much a network's tensors are.
@@ -69,11 +71,21 @@ impl<'s> Source<'s> {
         layout: &Layout,
         build: impl Fn(&Scope<'_>) -> Result<T>,
     ) -> Result<(T, String)> {
-        let plan = Source::plan(&build)?;
-        Mismatch::check(what, &plan, set, layout)?;
-        let source = Source::Stored { set, layout, taken: Mutex::default() };
+        let (source, plan) = Source::checked(what, set, layout, &build)?;
         let hash = source.fingerprint(&plan)?;
         Ok((build(&source.root())?, hash))
+    }
+
+    /// The tensors of a set, which are exactly those that `build` asks for, and their list.
+    pub(crate) fn checked<T>(
+        what: &'static str,
+        set: &'s TensorSet,
+        layout: &'s Layout,
+        build: impl Fn(&Scope<'_>) -> Result<T>,
+    ) -> Result<(Self, Vec<TensorPlan>)> {
+        let plan = Source::plan(build)?;
+        Mismatch::check(what, &plan, set, layout)?;
+        Ok((Source::Stored { set, layout, taken: Mutex::default() }, plan))
     }
 
     /// How much of a set a plan's tensors are; they must all be there.
@@ -91,7 +103,7 @@ impl<'s> Source<'s> {
 
     /// All of it.
     pub(crate) fn root(&self) -> Scope<'_> {
-        Scope { source: self, prefix: String::new(), packed: false, precision: Precision::default() }
+        Scope { source: self, prefix: String::new(), keep: Keep::Stored, precision: Precision::default() }
     }
 
     /// Hash of names, shapes and the first and last numbers of every tensor: the same whatever the container and
@@ -99,7 +111,7 @@ impl<'s> Source<'s> {
     fn fingerprint(&self, plan: &[TensorPlan]) -> Result<String> {
         const NUMBERS: usize = 512;
         let mut hash = Fingerprint::default();
-        for TensorPlan { name, shape } in plan {
+        for TensorPlan { name, shape, .. } in plan.iter().filter(|tensor| !tensor.optional) {
             let matrix = self.matrix(name, shape)?;
             hash.add(name.as_bytes()).add(&[0]);
             shape.iter().fold(&mut hash, |hash, size| hash.add(&(*size as u64).to_le_bytes()));
@@ -154,12 +166,29 @@ impl<'s> Source<'s> {
         }
     }
 
+    /// True if the file has a tensor.
+    fn has(&self, name: &str) -> bool {
+        matches!(self, Source::Stored { set, layout, .. } if set.has(&layout.locate(name).name))
+    }
+
+    /// The numbers of a tensor, or of a layer's weights, none of which may be NaN or infinite.
+    fn finite(&self, name: &str, weights: &Weights) -> Result<Vec<f32>> {
+        let numbers = weights.to_f32();
+        match numbers.iter().position(|v| !v.is_finite()) {
+            None => Ok(numbers),
+            Some(index) => {
+                let what = format!("tensor '{name}' in {}", self.path().display());
+                Err(Error::NotFinite { what, index, value: numbers[index].into() })
+            }
+        }
+    }
+
     /// Notes a tensor; true if nothing else is wanted. A configuration that asks for more than any network has is
     /// refused before memory is taken for it.
-    fn notes(&self, name: &str, shape: &[usize]) -> Result<bool> {
+    fn notes(&self, name: &str, shape: &[usize], optional: bool) -> Result<bool> {
         let Source::Plan(plan) = self else { return Ok(false) };
         let mut plan = plan.lock().unwrap_or_else(PoisonError::into_inner);
-        plan.push(TensorPlan { name: name.into(), shape: shape.to_vec() });
+        plan.push(TensorPlan { name: name.into(), shape: shape.to_vec(), optional });
         let entries = shape.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
         let problem = match entries {
             _ if plan.len() > MOST_TENSORS => format!("describes more than {MOST_TENSORS} tensors"),
@@ -170,11 +199,22 @@ impl<'s> Source<'s> {
     }
 }
 
+/// What layers keep of their weights.
+#[derive(Clone, Copy, PartialEq)]
+enum Keep {
+    /// The numbers in the file.
+    Stored,
+    /// Of linear layers also a packed copy for the forward pass.
+    Forward,
+    /// Packed copies alone.
+    Packed,
+}
+
 /// The tensors below a name.
 pub(crate) struct Scope<'s> {
     source: &'s Source<'s>,
     prefix: String,
-    packed: bool,
+    keep: Keep,
     precision: Precision,
 }
 
@@ -186,7 +226,12 @@ impl Scope<'_> {
 
     /// The same, with linear layers that keep a copy of their weights for speed ([`Linear::packed`]).
     pub(crate) fn packed(&self) -> Self {
-        Self { packed: true, ..self.same() }
+        Self { keep: Keep::Forward, ..self.same() }
+    }
+
+    /// The same, with layers that pack their weights once and let go of the file: fastest for small networks.
+    pub(crate) fn packed_alone(&self) -> Self {
+        Self { keep: Keep::Packed, ..self.same() }
     }
 
     /// The same, with convolutions, linear layers and attention of this precision.
@@ -201,7 +246,7 @@ impl Scope<'_> {
     }
 
     fn same(&self) -> Self {
-        Self { source: self.source, prefix: self.prefix.clone(), packed: self.packed, precision: self.precision }
+        Self { source: self.source, prefix: self.prefix.clone(), keep: self.keep, precision: self.precision }
     }
 
     fn name(&self, part: &str) -> String {
@@ -216,23 +261,25 @@ impl Scope<'_> {
             let problem = format!("describes '{name}' of shape {shape:?}, more than {MOST_NUMBERS} numbers");
             return Err(Error::malformed(self.source.path(), Malformed::Inconsistent { problem }));
         };
-        if self.source.notes(&name, shape)? {
+        if self.source.notes(&name, shape, false)? {
             return Ok(vec![0.0; entries]);
         }
-        let numbers = self.source.matrix(&name, shape)?.to_f32();
-        match numbers.iter().position(|v| !v.is_finite()) {
-            None => Ok(numbers),
-            Some(index) => {
-                let what = format!("tensor '{name}' in {}", self.source.path().display());
-                Err(Error::NotFinite { what, index, value: numbers[index].into() })
-            }
+        self.source.finite(&name, &self.source.matrix(&name, shape)?)
+    }
+
+    /// The numbers of a tensor that a file may leave out.
+    pub(crate) fn optional(&self, part: &str, shape: &[usize]) -> Result<Option<Vec<f32>>> {
+        let name = self.name(part);
+        if self.source.notes(&name, shape, true)? || !self.source.has(&name) {
+            return Ok(None);
         }
+        self.numbers(part, shape).map(Some)
     }
 
     /// A tensor as a matrix, where it is stored; while planning, of one entry.
     pub(crate) fn matrix(&self, part: &str, shape: &[usize]) -> Result<Weights> {
         let name = self.name(part);
-        if self.source.notes(&name, shape)? {
+        if self.source.notes(&name, shape, false)? {
             return Weights::from_f32([1, 1], &[0.0]).map_err(|e| refused(self.source.path(), &name, &e));
         }
         self.source.matrix(&name, shape)
@@ -248,7 +295,8 @@ impl Scope<'_> {
         }
     }
 
-    fn planning(&self) -> bool {
+    /// True if nothing is wanted but a list of tensors.
+    pub(crate) fn planning(&self) -> bool {
         matches!(self.source, Source::Plan(_))
     }
 
@@ -270,9 +318,34 @@ impl Scope<'_> {
     }
 
     fn linear_of(&self, part: &str, weights: Weights, bias: Option<&[f32]>) -> Result<Linear> {
-        let linear =
-            Linear::in_precision(self.precision.of_products(), weights, bias).map_err(|e| self.refused(part, e))?;
-        Ok(if self.packed && !self.planning() { linear.packed() } else { linear })
+        let linear = match self.keep {
+            Keep::Packed => {
+                let numbers = self.source.finite(&self.name(part), &weights)?;
+                Linear::new(weights.columns(), weights.rows(), &numbers, bias)
+            }
+            _ => Linear::in_precision(self.precision.of_products(), weights, bias),
+        };
+        let linear = linear.map_err(|e| self.refused(part, e))?;
+        Ok(if self.keep == Keep::Forward && !self.planning() { linear.packed() } else { linear })
+    }
+
+    /// A linear layer with a bias that packs its rows in another order than they are stored in.
+    pub(crate) fn linear_reordered(
+        &self,
+        part: &str,
+        [inputs, outputs]: [usize; 2],
+        reordered: impl Fn(&[f32]) -> Vec<f32>,
+    ) -> Result<Linear> {
+        let weights = self.matrix(&format!("{part}.weight"), &[outputs, inputs])?;
+        let bias = self.bias(part, outputs)?;
+        let built = match self.planning() {
+            true => Linear::new(1, 1, &[0.0], None),
+            false => {
+                let numbers = self.source.finite(&self.name(part), &weights)?;
+                Linear::new(inputs, outputs, &reordered(&numbers), Some(&reordered(&bias)))
+            }
+        };
+        built.map_err(|e| self.refused(part, e))
     }
 
     /// Attention over tokens.
@@ -291,7 +364,10 @@ impl Scope<'_> {
         let built = match self.planning() {
             true => Conv2d::new(ConvSpec::same(1, 1, 1, spec.algo), &[0.0], None),
             false => {
-                let conv = Conv2d::from_weights(spec, weights, Some(&bias));
+                let conv = match self.keep {
+                    Keep::Packed => Conv2d::new(spec, &self.source.finite(&self.name(part), &weights)?, Some(&bias)),
+                    _ => Conv2d::from_weights(spec, weights, Some(&bias)),
+                };
                 conv.and_then(|conv| conv.in_precision(self.precision))
             }
         };
@@ -308,7 +384,13 @@ impl Scope<'_> {
     ) -> Result<GroupNorm> {
         let weight = self.numbers(&format!("{part}.weight"), &[channels])?;
         let bias = self.bias(part, channels)?;
-        GroupNorm::new(groups, eps, &weight, &bias, activation).map_err(|e| self.refused(part, e))
+        let norm = GroupNorm::new(groups, eps, &weight, &bias, activation);
+        // A plan keeps nothing: a configuration of a few bytes may ask for thousands.
+        let norm = match self.planning() {
+            true => norm.and_then(|_| GroupNorm::new(1, eps, &[0.0], &[0.0], activation)),
+            false => norm,
+        };
+        norm.map_err(|e| self.refused(part, e))
     }
 
     /// A layer normalisation.
@@ -327,6 +409,11 @@ impl Scope<'_> {
     pub(crate) fn embedding(&self, part: &str, rows: usize, width: usize) -> Result<Embedding> {
         let table = self.matrix(&format!("{part}.weight"), &[rows, width])?;
         Embedding::from_weights(table).map_err(|e| self.refused(part, e))
+    }
+
+    /// Puts the name of the file to what is wrong with it, or its configuration.
+    pub(crate) fn malformed(&self, problem: Malformed) -> Error {
+        Error::malformed(self.source.path(), problem)
     }
 
     /// Puts names to an engine error.

@@ -6,14 +6,13 @@ use dyweight_core::{Error, Tensor};
 use dyweight_files::Malformed;
 use dyweight_files::StoredTensor;
 use dyweight_models::ModelSpec;
-use dyweight_models::edm::{Blueprint, Config, EdmFile};
+use dyweight_models::edm::{Config, EdmFile, parameters};
 use dyweight_nn::ConvAlgo;
 use serde_json::{Value, json};
 
 /// The message a configuration is refused with.
 fn refusal(differing: Value) -> String {
-    let refused = Config::from_map(&options(differing.clone())).and_then(|config| Blueprint::new(&config));
-    refused.expect_err(&differing.to_string()).to_string()
+    parameters(&options(differing.clone())).expect_err(&differing.to_string()).to_string()
 }
 
 #[test]
@@ -84,12 +83,12 @@ fn tensors_that_do_not_fit_are_named_with_file_and_shapes() {
     const NAME: &str = "model.enc.4x4_block0.conv0.weight";
     let mut missing = file();
     missing.tensors.remove(NAME);
-    assert!(refused(&missing).ends_with(&format!("edm_standard.pkl: '{NAME}' is missing")), "{}", refused(&missing));
+    assert!(refused(&missing).ends_with(&format!("describes; 1 missing: {NAME}")), "{}", refused(&missing));
     let mut wrong = file();
     wrong.tensors.insert(NAME.into(), StoredTensor::from_f32(&[1, 2], &[0.0; 2]).unwrap());
     let message = refused(&wrong);
     assert!(message.contains(NAME) && message.contains("edm_standard.pkl"), "{message}");
-    assert!(message.contains("expected shape [4, 4, 3, 3], found [1, 2]"), "{message}");
+    assert!(message.contains("is [1, 2], needs [4, 4, 3, 3]"), "{message}");
     let mut not_finite = file();
     not_finite.tensors.insert("model.map_layer0.bias".into(), StoredTensor::from_f32(&[8], &[f32::NAN; 8]).unwrap());
     assert!(refused(&not_finite).contains("holds NaN"), "{}", refused(&not_finite));
@@ -98,10 +97,10 @@ fn tensors_that_do_not_fit_are_named_with_file_and_shapes() {
     assert!(refused(&nothing).contains("'model.map_layer0.weight' is missing"));
     let mut other = file();
     other.config.insert("num_blocks".into(), 2.into());
-    assert!(refused(&other).contains("'model.enc.4x4_block1.norm0.weight' is missing"), "{}", refused(&other));
+    assert!(refused(&other).contains("missing: model.enc.4x4_block1.norm0.weight"), "{}", refused(&other));
     let mut more = file();
     more.tensors.insert("model.enc.4x4_block1.norm0.weight".into(), StoredTensor::from_f32(&[4], &[0.0; 4]).unwrap());
-    assert!(refused(&more).contains("'model.enc.4x4_block1.norm0.weight' belongs to no layer"), "{}", refused(&more));
+    assert!(refused(&more).contains("1 of no layer: model.enc.4x4_block1.norm0.weight"), "{}", refused(&more));
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn check_shift(name: &str, model: &dyn Differentiable, shape: [usize; 4], number
             let levels = shifted(&at.iter().zip(&direction).map(moved).collect::<Vec<_>>());
             dot(model.predict(&x, &levels).unwrap().data(), cotangent.data())
         };
-        let h = 0.02;
+        let h = 0.01;
         let difference = (8.0 * (loss(h) - loss(-h)) - (loss(2.0 * h) - loss(-2.0 * h))) / (12.0 * h);
         let expected = inner(&gradient, &direction) / length;
         assert!((difference - expected).abs() < 4e-3 * norm, "{name}: {difference} {expected} of {norm}");

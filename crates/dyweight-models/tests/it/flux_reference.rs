@@ -147,20 +147,21 @@ fn original(prefix: &str) -> Result<TensorSet> {
     Ok(out)
 }
 
+fn loaded(bundle: &Bundle) -> Result<(Flux, String)> {
+    Flux::load(&bundle.transformer()?, Precision::F32)
+}
+
 #[test]
 fn the_original_layout_is_the_same_network() -> Result<()> {
     let folder = Bundle::of_folder(&data("flux"))?;
     for prefix in ["", "model.diffusion_model."] {
         let bundle = Bundle::of_file(original(prefix)?, Some(&data("flux/transformer/config.json")))?;
         check(&bundle, "transformer", &TRANSFORMER)?;
-        assert_eq!(bundle.transformer(Precision::F32)?.1, folder.transformer(Precision::F32)?.1, "fingerprints");
+        assert_eq!(loaded(&bundle)?.1, loaded(&folder)?.1, "fingerprints");
     }
     let mut missing = original("")?;
     missing.tensors.remove("single_blocks.0.linear1.bias");
-    let problem = Bundle::of_file(missing, Some(&data("flux/transformer/config.json")))?
-        .transformer(Precision::F32)
-        .err()
-        .unwrap();
+    let problem = loaded(&Bundle::of_file(missing, Some(&data("flux/transformer/config.json")))?).err().unwrap();
     assert!(problem.to_string().contains("single_blocks.0.linear1.bias"), "{problem}");
     Ok(())
 }
@@ -168,8 +169,7 @@ fn the_original_layout_is_the_same_network() -> Result<()> {
 #[test]
 fn sizes_of_an_original_file_are_read_off_its_tensors() -> Result<()> {
     let bundle = Bundle::of_file(original("")?, None)?;
-    let (read, known) =
-        (bundle.transformer(Precision::F32)?.0, Bundle::of_folder(&data("flux"))?.transformer(Precision::F32)?.0);
+    let (read, known) = (loaded(&bundle)?.0, loaded(&Bundle::of_folder(&data("flux"))?)?.0);
     // How a head is divided among the axes is in no tensor: it is guessed from its width.
     let guessed = FluxConfig { axes: vec![4, 2, 2], ..known.config().clone() };
     assert_eq!(read.config(), &guessed);

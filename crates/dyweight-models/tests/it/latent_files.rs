@@ -48,20 +48,9 @@ fn refusal(dir: &Path) -> String {
 
 #[test]
 fn shards_and_variants_are_the_same_network() {
-    let dir = copy("shards");
-    let whole = eps(&dir).unwrap();
-    let file = TensorFile::read(&dir.join(WEIGHTS)).unwrap();
-    std::fs::remove_file(dir.join(WEIGHTS)).unwrap();
-    let mut map = serde_json::Map::new();
-    let mut shards = [TensorFile::default(), TensorFile::default()];
-    for (i, (name, tensor)) in file.tensors.iter().enumerate() {
-        shards[i % 2].tensors.insert(name.clone(), tensor.clone());
-        map.insert(name.clone(), format!("part{}.safetensors", i % 2).into());
-    }
-    for (i, shard) in shards.iter().enumerate() {
-        shard.write(&dir.join(format!("unet/part{i}.safetensors"))).unwrap();
-    }
-    let index = dir.join("unet/diffusion_pytorch_model.safetensors.index.json");
+    let (dir, index, map) = sharded("shards");
+    let whole = eps(&fixture()).unwrap();
+    let file = TensorFile::read(&fixture().join(WEIGHTS)).unwrap();
     std::fs::write(&index, serde_json::json!({ "weight_map": map }).to_string()).unwrap();
     assert_eq!(eps(&dir).unwrap(), whole);
     std::fs::remove_file(&index).unwrap();

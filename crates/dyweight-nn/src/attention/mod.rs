@@ -17,7 +17,7 @@ pub use streaming::{Attention, Bias, LogSums};
 
 use crate::act::Act;
 use crate::buffer::Buffer;
-use crate::error::{Result, check_groups, check_len};
+use crate::error::{Result, check_groups};
 use crate::isa::Isa;
 use crate::parallel::for_each;
 use rows::{Matrix, MatrixMut, Operand, Target, multiply, softmax_row};
@@ -79,16 +79,6 @@ impl SelfAttention {
     fn operands<'a>(&self, qkv: &'a Act) -> [Operand<'a>; 3] {
         [0, 1, 2].map(|part| Operand { act: qkv, first: part * self.channels, channels: self.channels })
     }
-}
-
-/// Reorders the rows of a projection whose outputs interleave queries, keys and values (row `3·i + j` is component `i`
-/// of part `j`, as EDM stores it) to one part after the other, as [`SelfAttention`] wants them. Serves the weight
-/// (`[3·channels, inputs]`) and the bias (`[3·channels]`).
-pub fn deinterleave_qkv(rows: &[f32], channels: usize) -> Result<Vec<f32>> {
-    let len = rows.len() / (3 * channels).max(1);
-    check_len("query-key-value projection", 3 * channels * len, rows.len())?;
-    let row = |j: usize, i: usize| &rows[(3 * i + j) * len..][..len];
-    Ok((0..3).flat_map(|j| (0..channels).flat_map(move |i| row(j, i))).copied().collect())
 }
 
 fn head_width(channels: usize, heads: usize) -> usize {

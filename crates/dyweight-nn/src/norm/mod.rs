@@ -97,31 +97,19 @@ impl GroupNorm {
             let from = &x.data()[start..start + len];
             let Affine { slope, shift, .. } = &affines[item / chunks];
             match self.activation {
-                Activation::None => isa.vectorize(
+                Activation::None => apply(
+                    isa,
+                    (from, to),
+                    (slope, shift),
                     #[inline(always)]
-                    || {
-                        apply(
-                            from,
-                            to,
-                            slope,
-                            shift,
-                            #[inline(always)]
-                            |z| z,
-                        )
-                    },
+                    |z| z,
                 ),
-                Activation::Silu => isa.vectorize(
+                Activation::Silu => apply(
+                    isa,
+                    (from, to),
+                    (slope, shift),
                     #[inline(always)]
-                    || {
-                        apply(
-                            from,
-                            to,
-                            slope,
-                            shift,
-                            #[inline(always)]
-                            |z| z * sigmoid(z),
-                        )
-                    },
+                    |z| z * sigmoid(z),
                 ),
             }
         });
@@ -159,13 +147,17 @@ impl GroupNorm {
 }
 
 #[inline(always)]
-fn apply(from: &[f32], to: &mut [f32], slope: &[f32], shift: &[f32], f: impl Fn(f32) -> f32 + Copy) {
-    let c = slope.len();
-    for (to, from) in to.chunks_exact_mut(c).zip(from.chunks_exact(c)) {
-        for (((to, x), a), b) in to.iter_mut().zip(from).zip(slope).zip(shift) {
-            *to = f(x * a + b);
-        }
-    }
+fn apply(isa: Isa, (from, to): (&[f32], &mut [f32]), (slope, shift): (&[f32], &[f32]), f: impl Fn(f32) -> f32 + Copy) {
+    isa.vectorize(
+        #[inline(always)]
+        || {
+            for (to, from) in to.chunks_exact_mut(slope.len()).zip(from.chunks_exact(slope.len())) {
+                for (((to, x), a), b) in to.iter_mut().zip(from).zip(slope).zip(shift) {
+                    *to = f(x * a + b);
+                }
+            }
+        },
+    );
 }
 
 /// Pixels per task: a function of one sample's shape alone, since sums are cut the same way.

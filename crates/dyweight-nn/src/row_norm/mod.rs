@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! layer:  x̂ = (x − mean(x))/√(var(x) + ε)      y = x̂·γ + β          over the c channels of a token, biased variance
-//! rms:    x̂ = x/√(mean(x²) + ε)                y = x̂·γ              over γ's length: all channels, or those of a head
+//! rms:    x̂ = x/√(mean(x²) + ε)                y = x̂·γ
+//!                                                                    over γ's length: all channels, or those of a head
 //! modulated:  γ = weight·(1 + scale),  β = bias·(1 + scale) + shift   per sample
 //! ```
 //!

@@ -158,15 +158,6 @@ fn self_attention_is_attention_of_the_parts() {
     assert!(SelfAttention::new(24, 5).is_err());
 }
 
-#[test]
-fn interleaved_projections_are_reordered() {
-    let rows: Vec<f32> = (0..12).flat_map(|row| [row as f32, row as f32 + 0.5]).collect();
-    let ordered = deinterleave_qkv(&rows, 4).unwrap();
-    let firsts: Vec<f32> = ordered.iter().step_by(2).copied().collect();
-    assert_eq!(firsts, [0.0, 3.0, 6.0, 9.0, 1.0, 4.0, 7.0, 10.0, 2.0, 5.0, 8.0, 11.0]);
-    assert!(deinterleave_qkv(&rows[1..], 4).is_err());
-}
-
 /// Down-sampling straight from its formula, both axes.
 fn down_reference(taps: &[f32], x: &Exact, padding: usize) -> Exact {
     let (sum, len) = (taps.iter().sum::<f32>(), taps.len());

@@ -83,7 +83,7 @@ pub struct Tokenizer {
 
 impl Tokenizer {
     /// True if there is something to read.
-    pub fn is_in(dir: &Path) -> bool {
+    pub(crate) fn is_in(dir: &Path) -> bool {
         let has = |name: &str| dir.join(name).is_file();
         has("vocab.json") && has("merges.txt") || has("tokenizer.json") || has(MERGES)
     }

@@ -193,8 +193,8 @@ impl<F: Factors, T: Tile<A, M>, const A: usize, const M: usize> Run<'_, F, T, A,
 /// `Aᵀ m A` of one tile and a panel's channels, finished and stored where they exist.
 ///
 /// # Safety
-/// `S` must be available; `products(square, column)` must do for each of the α² squares and columns of the panel, and be
-/// `#[inline(always)]`; `output` the tiling's output batch, and nobody else at this tile's pixels of this panel.
+/// `S` must be available; `products(square, column)` must do for each of the α² squares and columns of the panel, and
+/// be `#[inline(always)]`; `output` the tiling's output batch, and nobody else at this tile's pixels of this panel.
 #[inline(always)]
 pub(super) unsafe fn transform_output<S: Simd, T: Tile<A, M>, const A: usize, const M: usize>(
     tiling: &Tiling,
