@@ -1,5 +1,5 @@
-//! Tokenizers of CLIP, T5 and BERT, opened from their files and asked for a text. The first byte says which; the files of
-//! one that has two stand behind each other, with a zero byte between.
+//! Tokenizers of CLIP, T5 and BERT, opened from their files and asked for a text. The first byte says which; the files
+//! of one that has two stand behind each other, with a zero byte between.
 #![no_main]
 
 use dyweight::models::blip::WordPiece;

@@ -1,5 +1,5 @@
-//! Options in texts. The library calls them by their keys, in backquotes: `` `teacher-nfe` ``, `` `teacher-nfe = 20` ``.
-//! Each front end writes what its user would type: `--teacher-nfe 20`, `teacher_nfe=20`.
+//! Options in texts. The library calls them by their keys, in backquotes: `` `teacher-nfe` ``,
+//! `` `teacher-nfe = 20` ``. Each front end writes what its user would type: `--teacher-nfe 20`, `teacher_nfe=20`.
 
 use crate::error::{Error, Result, printable};
 

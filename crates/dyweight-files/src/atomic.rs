@@ -21,7 +21,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Writes what `fill` gives to `path`, all or nothing.
-pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+pub(crate) fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let failed = |e| Error::io("write", path, e);
     let temporary = Temporary::for_target(path).map_err(failed)?;
     let mut writer = BufWriter::new(&temporary.file);
@@ -51,7 +51,7 @@ pub fn write_unsynced(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Refuses a place where [`write()`] would fail, before the work whose result it is for. What is there stays as it is.
-pub fn try_place(path: &Path) -> Result<()> {
+pub(crate) fn try_place(path: &Path) -> Result<()> {
     Temporary::for_target(path).map(drop).map_err(|e| Error::io("write", path, e))
 }
 

@@ -63,7 +63,7 @@ impl Dtype {
     }
 
     /// The type of a safetensors name.
-    pub fn from_name(name: &str) -> Result<Self, Malformed> {
+    pub(crate) fn from_name(name: &str) -> Result<Self, Malformed> {
         let found = NAMES.iter().find(|(_, n)| *n == name);
         found.map(|(d, _)| *d).ok_or_else(|| Malformed::Dtype { name: short(name) })
     }
@@ -108,7 +108,7 @@ pub(crate) fn short(text: &str) -> String {
 }
 
 /// An IEEE half, exactly.
-pub fn f16_to_f32(half: u16) -> f32 {
+pub(crate) fn f16_to_f32(half: u16) -> f32 {
     let sign = u32::from(half & 0x8000) << 16;
     let exponent = u32::from(half >> 10) & 31;
     let fraction = u32::from(half) & 0x3ff;
@@ -122,7 +122,7 @@ pub fn f16_to_f32(half: u16) -> f32 {
 }
 
 /// The nearest IEEE half, ties to even; beyond 65504 infinity.
-pub fn f32_to_f16(value: f32) -> u16 {
+pub(crate) fn f32_to_f16(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = (bits >> 16) as u16 & 0x8000;
     let magnitude = bits & 0x7fff_ffff;
@@ -142,7 +142,7 @@ pub fn f32_to_f16(value: f32) -> u16 {
 }
 
 /// A bfloat16, exactly.
-pub fn bf16_to_f32(half: u16) -> f32 {
+pub(crate) fn bf16_to_f32(half: u16) -> f32 {
     f32::from_bits(u32::from(half) << 16)
 }
 

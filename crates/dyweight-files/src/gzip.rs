@@ -1,7 +1,8 @@
 //! Gzip (RFC 1952): one packed file, its length and checksum behind it.
 //!
 //! ```text
-//! 1f 8b 08 flags · time (4) · extra flags · system · [extra] [name] [comment] [checksum (2)] · deflated · CRC-32 · length mod 2³²
+//! 1f 8b 08 flags · time (4) · extra flags · system · [extra] [name] [comment] [checksum (2)] · deflated · CRC-32 ·
+//!     length mod 2³²
 //! ```
 
 use crate::Malformed;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! is the rule of the EDM family, so that the metric scripts of the field read our folders as their own. Reading
-//! is bounded: a header that promises more than [`MAX_BYTES`] of pixels is refused before anything is allocated.
+//! is bounded: a header that promises more than `MAX_BYTES` of pixels is refused before anything is allocated.
 
 use crate::{SharedBytes, atomic};
 use dyweight_core::error::{Error, Result};
@@ -15,7 +15,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 /// The most pixel bytes [`Image::from_png`] will decode.
-pub const MAX_BYTES: usize = 1 << 28;
+pub(crate) const MAX_BYTES: usize = 1 << 28;
 
 /// Deflate packs at most 258 bytes into two bits.
 const MOST_PACKED: usize = 1032;
@@ -263,8 +263,8 @@ fn encode_png_with_texts(
     bytes
 }
 
-/// An error for a palette that is no list of colours, or has fewer of them than of transparencies: the decoder takes both
-/// for granted.
+/// An error for a palette that is no list of colours, or has fewer of them than of transparencies: the decoder takes
+/// both for granted.
 fn check_palette(info: &png::Info<'_>) -> Result<(), BadPng> {
     let length = |list: &Option<Cow<'_, [u8]>>| list.as_ref().map_or(0, |list| list.len());
     let (palette, transparent) = (length(&info.palette), length(&info.trns));

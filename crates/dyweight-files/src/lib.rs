@@ -33,7 +33,7 @@ mod torch;
 mod zip;
 
 pub use bytes::SharedBytes;
-pub use dtype::{Dtype, bf16_to_f32, f16_to_f32, f32_to_f16};
+pub use dtype::Dtype;
 pub use fingerprint::Fingerprint;
 pub use guard::{NamedPath, OutputGuard};
 pub use gzip::gunzip;

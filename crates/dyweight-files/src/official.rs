@@ -1,7 +1,8 @@
 //! The coefficient files released with DyWeight: 40 pickles and 3 torch archives (FLUX).
 //!
 //! ```text
-//! pickle  {"predictor": object, "loss_fn": object}    predictor: hybrid_weights [S,S], t_scale, mask; loss_fn: schedule, teacher
+//! pickle  {"predictor": object, "loss_fn": object}
+//!                                           predictor: hybrid_weights [S,S], t_scale, mask; loss_fn: schedule, teacher
 //! FLUX    {window_size, dyweight_weights_raw [S,S], dyweight_t_scales [S], …}
 //! ```
 //!

@@ -1,7 +1,8 @@
 //! Safetensors files: named tensors behind a JSON header.
 //!
 //! ```text
-//! u64 n · n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [start, end]}, "__metadata__": {text: text}} · data
+//! u64 n · n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [start, end]}, "__metadata__": {text: text}} ·
+//!     data
 //! ```
 //!
 //! Offsets count from the end of the header; tensors cover the data without gap or overlap. The parser is our own:

@@ -1,11 +1,13 @@
 //! A measured number.
 //!
 //! ```text
-//! ψᵢ            what sample i does to the number: it is v + mean ψ to first order, with mean ψ = 0 over the samples at hand
+//! ψᵢ            what sample i does to the number: it is v + mean ψ to first order, with mean ψ = 0 over the samples at
+//!               hand
 //! error         sd(ψ)/√n
 //! groups        g_k = Σ ψᵢ/n over the samples of group k
 //! difference    a − b,   error² = G/(G−1)·Σ (g_k(a) − g_k(b))²
-//! trainings     v = mean vⱼ,   training error = sd(v)/√k,   widened in a difference by t₀.₉₇₅(k−1)/1.96: few trainings say little
+//! trainings     v = mean vⱼ,   training error = sd(v)/√k,
+//!                                                widened in a difference by t₀.₉₇₅(k−1)/1.96: few trainings say little
 //! ```
 //!
 //! Solvers that start from the same noise make similar samples, and err alike: what their numbers share drops out of
@@ -84,7 +86,7 @@ impl Estimate {
     }
 
     /// A number by what each sample does to it, up to a constant.
-    pub fn from_influence(value: f64, influence: &[f64]) -> Self {
+    pub(crate) fn from_influence(value: f64, influence: &[f64]) -> Self {
         let (count, n) = (influence.len(), influence.len() as f64);
         let mean = influence.iter().sum::<f64>() / n;
         let scatter: f64 = influence.iter().map(|v| (v - mean).powi(2)).sum();

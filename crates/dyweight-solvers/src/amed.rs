@@ -304,7 +304,7 @@ pub struct AmedMethod {
     pub plugin: bool,
 }
 
-const USUAL_BASE: &str = "ipndm";
+const DEFAULT_BASE: &str = "ipndm";
 
 impl Method for AmedMethod {
     fn options(&self) -> &'static [&'static str] {
@@ -316,8 +316,8 @@ impl Method for AmedMethod {
         }
     }
 
-    fn usual(&self, spec: TrainSpec) -> TrainSpec {
-        let base = spec.base.base.clone().unwrap_or(USUAL_BASE.into());
+    fn with_defaults(&self, spec: TrainSpec) -> TrainSpec {
+        let base = spec.base.base.clone().unwrap_or(DEFAULT_BASE.into());
         let (teacher, substeps) = if self.plugin { (base, 2) } else { ("heun".into(), 1) };
         TrainSpec {
             teacher: spec.teacher.or(Some(teacher)),
@@ -360,7 +360,7 @@ impl Method for AmedMethod {
         let predictor = Predictor::start(features, ranges, || u.uniform(), || z.normal());
         let body = match self.plugin {
             false => MethodParams::Amed(Amed { base: Alone {}, predictor }),
-            true => MethodParams::AmedPlugin(AmedPlugin { base: BaseOptions::of(spec, USUAL_BASE), predictor }),
+            true => MethodParams::AmedPlugin(AmedPlugin { base: BaseOptions::of(spec, DEFAULT_BASE), predictor }),
         };
         Start::of(body, spec)
     }

@@ -9,7 +9,8 @@
 //! δⱼₖ = wⱼₖ − AB(min(j + 1, window))ₖ     α = (1/S − 1/B)/(1/A − 1/B),  β = 1 − α
 //! x   = step i of S among the steps of A or B: 0 → 0, 1 → 1, the last two → the last two, those between in proportion
 //!
-//! guidance g        w, s of every S linear in g between the two strengths next to it that were trained, before all else
+//! guidance g        w, s of every S linear in g between the two strengths next to it that were trained, before all
+//!                   else
 //! ```
 //!
 //! Each budget is trained by itself. A and B are the neighbours of S among them, and δ and s at an x between two steps
@@ -21,7 +22,7 @@
 //! care. The method is ours.
 
 use crate::Weights;
-use crate::learned::{Block, Built, Frame, LearnedSolver};
+use crate::learned::{Built, Frame, LearnedSolver};
 use dyweight_core::coeff::Coeff;
 use dyweight_core::error::{Error, Result};
 use dyweight_core::solver::{Initial, Rows, Scales};
@@ -66,7 +67,7 @@ impl AnyBudget {
     }
 
     /// True if this number of steps was trained, not one on either side.
-    pub fn is_trained(&self, steps: usize) -> bool {
+    pub(crate) fn is_trained(&self, steps: usize) -> bool {
         self.trained.iter().any(|member| member.steps() == steps)
     }
 
@@ -76,7 +77,7 @@ impl AnyBudget {
     }
 
     /// The weakest and the strongest guidance it serves, where the parameters depend on it.
-    pub fn guidance_range(&self) -> Option<(f64, f64)> {
+    pub(crate) fn guidance_range(&self) -> Option<(f64, f64)> {
         Some((*self.guidance.first()?, *self.guidance.last()?))
     }
 
@@ -211,16 +212,6 @@ impl LearnedSolver for AnyBudget {
     fn steps(&self) -> Option<usize> {
         None
     }
-
-    fn blocks(&self) -> Vec<Block> {
-        Vec::new()
-    }
-
-    fn params(&self) -> Vec<f64> {
-        Vec::new()
-    }
-
-    fn replace(&mut self, _: &[f64]) {}
 
     fn check(&self) -> Result<()> {
         let strengths = &self.guidance;

@@ -54,7 +54,7 @@ impl Base {
 
     /// The solver of LD3's papers and code: data predictions are never thresholded, the last orders always lowered.
     /// `frozen` takes UniPC's nodes as constants where its small system is solved.
-    pub fn without_threshold(&self, frozen: bool) -> Result<Box<dyn Solver>> {
+    pub(crate) fn without_threshold(&self, frozen: bool) -> Result<Box<dyn Solver>> {
         let spec = self.spec()?;
         let form = Form {
             predict: self.predict.unwrap_or_default(),

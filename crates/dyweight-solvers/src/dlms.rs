@@ -2,9 +2,11 @@
 //! network predicts for each sample at each step.
 //!
 //! ```text
-//! x ← (t'/t)x + (1 − t'/t)·Σ_k a_k D_k          D_k the last predictions, newest first, Σ a_k = 1; the network told s·t
+//! x ← (t'/t)x + (1 − t'/t)·Σ_k a_k D_k          D_k the last predictions, newest first, Σ a_k = 1; the network told
+//!     s·t
 //! a_k = β_k + head_k for k ≥ 2, a₁ = 1 − Σ others                    β: Adams–Bashforth of order min(i + 1, 4)
-//! λ(t') = λ(t) + f·(λ_S − λ(t)),  f = sigmoid(logit f° + head)        f°: the nominal grid's share; the last t' is the grid's end
+//! λ(t') = λ(t) + f·(λ_S − λ(t)),  f = sigmoid(logit f° + head)
+//!                                                          f°: the nominal grid's share; the last t' is the grid's end
 //! s = 1 + 0.2·(2·sigmoid(head) − 1)             of the next evaluation
 //! ```
 //!

@@ -16,7 +16,8 @@
 //! DSS's recipe (Wang et al. 2025): Lion at 10⁻², against Euler on 100 steps, on the path and at the end.
 //!
 //! ```text
-//! L = Σ_i mean (x_{i+1} − y_k)² + 1000·mean huber_{0.001}(x_S − y_100)      y_k: the teacher's state k = round(100·u_{i+1})
+//! L = Σ_i mean (x_{i+1} − y_k)² + 1000·mean huber_{0.001}(x_S − y_100)
+//!                                                                      y_k: the teacher's state k = round(100·u_{i+1})
 //! ```
 
 use crate::learnable::Learnable;
@@ -188,7 +189,7 @@ impl Method for DssMethod {
         &["dss-end-weight"]
     }
 
-    fn usual(&self, spec: TrainSpec) -> TrainSpec {
+    fn with_defaults(&self, spec: TrainSpec) -> TrainSpec {
         TrainSpec {
             teacher: spec.teacher.or(Some("euler".into())),
             teacher_steps: spec.teacher_steps.or(spec.teacher_nfe.is_none().then_some(100)),

@@ -4,9 +4,11 @@
 //! ```text
 //! d   = slope(x, a)                                       a = t_i, b = t_{i+1}
 //! m_k = b^{r_k}·a^{1−r_k}                                  r = sigmoid(raw r)
-//! x_k = x + (m_k − a)·d                                   plugin: d replaced by Adams–Bashforth on d and the steps before
+//! x_k = x + (m_k − a)·d                                   plugin: d replaced by Adams–Bashforth on d and the steps
+//!     before
 //! d_k = (x_k − D(x_k, s_k·m_k))/m_k                       s = 1 − δ_t + 2δ_t·sigmoid(½ raw scale_time)
-//! x   ← x + (b − a)·Σ_k w_k c_k d_k                       w = softmax(raw weight), c = 1 − δ_d + 2δ_d·sigmoid(½ raw scale_dir)
+//! x   ← x + (b − a)·Σ_k w_k c_k d_k                       w = softmax(raw weight), c = 1 − δ_d + 2δ_d·sigmoid(½ raw
+//!     scale_dir)
 //! ```
 //!
 //! The P points of a step need nothing of each other: they are P network calls in one round. The plugin's history holds
@@ -314,32 +316,21 @@ fn has_two_stages(spec: &TrainSpec) -> bool {
 
 impl Method for EpdMethod {
     fn options(&self) -> &'static [&'static str] {
-        match self.plugin {
-            false => &[
-                "afs",
-                "count-parallel",
-                "substeps",
-                "epd-points",
-                "direction-range",
-                "time-range",
-                "epd-last-direction-one",
-                "epd-updates",
-            ],
-            true => &[
-                "afs",
-                "count-parallel",
-                "order",
-                "substeps",
-                "epd-points",
-                "direction-range",
-                "time-range",
-                "epd-last-direction-one",
-                "epd-updates",
-            ],
-        }
+        const ALL: &[&str] = &[
+            "order",
+            "afs",
+            "count-parallel",
+            "substeps",
+            "epd-points",
+            "direction-range",
+            "time-range",
+            "epd-last-direction-one",
+            "epd-updates",
+        ];
+        if self.plugin { ALL } else { &ALL[1..] }
     }
 
-    fn usual(&self, spec: TrainSpec) -> TrainSpec {
+    fn with_defaults(&self, spec: TrainSpec) -> TrainSpec {
         TrainSpec {
             teacher: spec.teacher.or(Some("dpm2".into())),
             teacher_denoise: Some(false),

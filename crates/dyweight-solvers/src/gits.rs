@@ -25,8 +25,8 @@
 use crate::Base;
 use crate::base::BaseOptions;
 use crate::learnable::{Ground, Learnable};
-use crate::learned::{Block, Built, Frame, LearnedSolver};
-use crate::method::{Method, MethodParams, Open, Start, USUAL_WINDOW};
+use crate::learned::{Built, Frame, LearnedSolver};
+use crate::method::{DEFAULT_WINDOW, Method, MethodParams, Open, Start};
 use crate::recipe::{Common, Phase};
 use crate::solver_file::SolverFile;
 use crate::spec::SolverSpec;
@@ -66,7 +66,7 @@ pub struct Gits {
     #[serde(default)]
     pub cost: Cost,
     /// γ.
-    #[serde(default = "usual")]
+    #[serde(default = "default_factor")]
     pub factor: f64,
     /// Which points of the teacher's grid were picked.
     #[serde(default)]
@@ -75,7 +75,7 @@ pub struct Gits {
     pub sigmas: Vec<f64>,
 }
 
-fn usual() -> f64 {
+fn default_factor() -> f64 {
     1.15
 }
 
@@ -83,16 +83,6 @@ impl LearnedSolver for Gits {
     fn steps(&self) -> Option<usize> {
         Some(self.sigmas.len().saturating_sub(1))
     }
-
-    fn blocks(&self) -> Vec<Block> {
-        Vec::new()
-    }
-
-    fn params(&self) -> Vec<f64> {
-        Vec::new()
-    }
-
-    fn replace(&mut self, _: &[f64]) {}
 
     fn check(&self) -> Result<()> {
         Grid::new(self.sigmas.clone())?;
@@ -174,8 +164,8 @@ pub struct GitsOptions {
 /// The method.
 pub struct GitsMethod;
 
-const USUAL_BASE: &str = "ipndm";
-const USUAL_TEACHER: &str = "ipndm";
+const DEFAULT_BASE: &str = "ipndm";
+const DEFAULT_TEACHER: &str = "ipndm";
 
 /// The highest order of a solver that has a choice.
 fn highest_order(name: &str) -> Option<usize> {
@@ -185,7 +175,7 @@ fn highest_order(name: &str) -> Option<usize> {
 impl GitsMethod {
     /// The base. An order that was given for both is cut to its highest.
     fn base(spec: &TrainSpec) -> Result<Base> {
-        let base = BaseOptions::of(spec, USUAL_BASE);
+        let base = BaseOptions::of(spec, DEFAULT_BASE);
         Ok(Base { order: base.order.filter(|_| highest_order(&base.name).is_some()), ..base })
     }
 }
@@ -199,10 +189,10 @@ impl Method for GitsMethod {
         false
     }
 
-    fn usual(&self, spec: TrainSpec) -> TrainSpec {
+    fn with_defaults(&self, spec: TrainSpec) -> TrainSpec {
         // The authors have one order for teacher and solver; one that has no choice passes over it.
         let highest = |name: &Option<String>, usual| highest_order(name.as_deref().unwrap_or(usual));
-        let (of_base, of_teacher) = (highest(&spec.base.base, USUAL_BASE), highest(&spec.teacher, USUAL_TEACHER));
+        let (of_base, of_teacher) = (highest(&spec.base.base, DEFAULT_BASE), highest(&spec.teacher, DEFAULT_TEACHER));
         let inherited = of_base.zip(spec.teacher_order).map(|(highest, order)| order.min(highest));
         TrainSpec {
             order: spec.order.or(inherited),
@@ -236,7 +226,7 @@ impl Method for GitsMethod {
         base.build(frame.bounded)?;
         let steps = spec.teacher_steps.unwrap_or(60);
         check_steps("teacher-steps", steps)?;
-        let named = SolverSpec::named(spec.teacher.as_deref().unwrap_or(USUAL_TEACHER));
+        let named = SolverSpec::named(spec.teacher.as_deref().unwrap_or(DEFAULT_TEACHER));
         // The slopes are what is compared, so that an exponential integrator extrapolates noise predictions.
         let is_exponential = named.method()?.options.contains(&"predict");
         let predict = is_exponential.then_some(dyweight_core::solver::Predict::Noise);
@@ -250,7 +240,7 @@ impl Method for GitsMethod {
             teacher_grid: frame.schedule.grid(steps, frame.range)?,
             teacher,
         };
-        Ok(Start { learnable: Arc::new(search), params: Vec::new(), window: USUAL_WINDOW, settled: spec.clone() })
+        Ok(Start { learnable: Arc::new(search), params: Vec::new(), window: DEFAULT_WINDOW, settled: spec.clone() })
     }
 
     fn phases(&self, _: &TrainSpec, common: &Common, _: &dyn Learnable) -> Result<Vec<Phase>> {
@@ -412,10 +402,6 @@ impl Learnable for Search {
         "gits"
     }
 
-    fn blocks(&self) -> Vec<Block> {
-        Vec::new()
-    }
-
     fn build(&self, _: &[Coeff], frame: &Frame) -> Result<Built> {
         Ok(Built { solver: self.base.build(frame.bounded)?, times: frame.grid.coeffs() })
     }
@@ -448,10 +434,6 @@ struct Found {
 impl Learnable for Found {
     fn method(&self) -> &'static str {
         "gits"
-    }
-
-    fn blocks(&self) -> Vec<Block> {
-        Vec::new()
     }
 
     fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built> {

@@ -5,7 +5,8 @@
 //! q = cumsum(softmax p₁)                      n_i = (q_i − q₀)/(q_S − q₀) ∈ [0, 1]
 //! lambda   λ_i = λ₀ + n_i·(λ_S − λ₀)          t_i = σ(λ_i)
 //! time     t_{S−i} = t_S + n_i·(t₀ − t_S)     the last entry of p₁ rules the first interval
-//! told     u_i = λ_i or t_i, plus clip(p₂, ±Δ), Δ = window × smallest spacing, not differentiated; p₂ has no say at the ends
+//! told     u_i = λ_i or t_i, plus clip(p₂, ±Δ), Δ = window × smallest spacing, not differentiated; p₂ has no say at
+//!          the ends
 //! network  D(x, u_i), slope (x − D)/u_i       the base solver itself knows t_i alone
 //! ```
 //!
@@ -269,7 +270,7 @@ pub struct Ld3Options {
 /// The method.
 pub struct Ld3Method;
 
-const USUAL_BASE: &str = "unipc";
+const DEFAULT_BASE: &str = "unipc";
 /// Pairs in a visit of the published recipe.
 const BATCH: usize = 2;
 /// Its rounds: two of p₁, five of both.
@@ -292,7 +293,7 @@ impl Method for Ld3Method {
         ]
     }
 
-    fn usual(&self, mut spec: TrainSpec) -> TrainSpec {
+    fn with_defaults(&self, mut spec: TrainSpec) -> TrainSpec {
         if spec.relax.relax.unwrap_or(true) {
             let batch = spec.batch.unwrap_or(BATCH);
             spec.batch = Some(batch);
@@ -315,7 +316,7 @@ impl Method for Ld3Method {
     }
 
     fn stand_in(&self, spec: &TrainSpec, bounded: bool) -> Result<Box<dyn Solver>> {
-        BaseOptions::of(spec, USUAL_BASE).build(bounded)
+        BaseOptions::of(spec, DEFAULT_BASE).build(bounded)
     }
 
     fn start(&self, spec: &TrainSpec, frame: &Frame, open: &Open) -> Result<Start> {
@@ -328,7 +329,7 @@ impl Method for Ld3Method {
                     Prediction::Velocity => TimeMode::Time,
                 };
                 let (mode, window) = (spec.ld3.mode.unwrap_or(mode), spec.ld3.window.unwrap_or(0.5));
-                MethodParams::Ld3(Ld3::start(BaseOptions::of(spec, USUAL_BASE), mode, window, steps))
+                MethodParams::Ld3(Ld3::start(BaseOptions::of(spec, DEFAULT_BASE), mode, window, steps))
             }
         };
         Start::of(body, spec)

@@ -53,8 +53,10 @@ pub trait Learnable: Send + Sync {
     /// The method's name.
     fn method(&self) -> &'static str;
 
-    /// The blocks, in the order of the list.
-    fn blocks(&self) -> Vec<Block>;
+    /// The blocks, in the order of the list; none if no gradient moves the method.
+    fn blocks(&self) -> Vec<Block> {
+        Vec::new()
+    }
 
     /// The solver that `params` stand for.
     fn build(&self, params: &[Coeff], frame: &Frame) -> Result<Built>;

@@ -94,14 +94,18 @@ pub trait LearnedSolver {
     /// Intervals of the grid it is for; none if any number will do.
     fn steps(&self) -> Option<usize>;
 
-    /// The blocks, in the order of the parameters. Nothing in them if no gradient moves the method.
-    fn blocks(&self) -> Vec<Block>;
+    /// The blocks, in the order of the parameters; none if no gradient moves the method.
+    fn blocks(&self) -> Vec<Block> {
+        Vec::new()
+    }
 
     /// The numbers of all blocks.
-    fn params(&self) -> Vec<f64>;
+    fn params(&self) -> Vec<f64> {
+        Vec::new()
+    }
 
     /// Puts other parameters in their place.
-    fn replace(&mut self, params: &[f64]);
+    fn replace(&mut self, _params: &[f64]) {}
 
     /// An error unless options and shapes fit together.
     fn check(&self) -> Result<()>;
@@ -173,7 +177,7 @@ pub fn require_finite(what: &str, params: &[f64]) -> Result<()> {
 }
 
 /// An error unless a list has this many entries.
-pub fn require_len(what: &str, expected: usize, found: usize) -> Result<()> {
+pub(crate) fn require_len(what: &str, expected: usize, found: usize) -> Result<()> {
     if expected == found {
         return Ok(());
     }

@@ -49,7 +49,7 @@ macro_rules! methods {
             }
 
             /// The same, to be changed.
-            pub fn learned_mut(&mut self) -> &mut (dyn LearnedSolver + 'static) {
+            pub(crate) fn learned_mut(&mut self) -> &mut (dyn LearnedSolver + 'static) {
                 match self { $(MethodParams::$variant(body) => body,)* }
             }
         }
@@ -146,7 +146,7 @@ pub trait Method: Sync {
     fn options(&self) -> &'static [&'static str];
 
     /// The options, with those that its authors' recipe decides filled in where nothing was said.
-    fn usual(&self, spec: TrainSpec) -> TrainSpec {
+    fn with_defaults(&self, spec: TrainSpec) -> TrainSpec {
         spec
     }
 
@@ -213,7 +213,7 @@ pub trait Method: Sync {
 }
 
 /// Slopes that a step weighs where nothing is said.
-pub const USUAL_WINDOW: usize = 3;
+pub(crate) const DEFAULT_WINDOW: usize = 3;
 
 /// Where training starts.
 pub struct Start {
@@ -232,7 +232,7 @@ impl Start {
     pub(crate) fn of(body: MethodParams, spec: &TrainSpec) -> Result<Self> {
         body.learned().check()?;
         let params = body.learned().params();
-        Ok(Self { learnable: Arc::new(ByParams(body)), params, window: USUAL_WINDOW, settled: spec.clone() })
+        Ok(Self { learnable: Arc::new(ByParams(body)), params, window: DEFAULT_WINDOW, settled: spec.clone() })
     }
 
     /// The body that `--init` names, if it does: one of this method and of as many steps.

@@ -235,7 +235,7 @@ pub struct S4sMethod {
     pub alt: bool,
 }
 
-const USUAL_BASE: &str = "dpmpp";
+const DEFAULT_BASE: &str = "dpmpp";
 /// Of Alt.
 const ROUNDS: usize = 8;
 
@@ -267,7 +267,7 @@ impl Method for S4sMethod {
         }
     }
 
-    fn usual(&self, spec: TrainSpec) -> TrainSpec {
+    fn with_defaults(&self, spec: TrainSpec) -> TrainSpec {
         TrainSpec { rate: spec.rate.or(Some(RateRule::Constant)), ..spec }
     }
 
@@ -283,7 +283,7 @@ impl Method for S4sMethod {
             Prediction::Denoised => TimeMode::Lambda,
             Prediction::Velocity => TimeMode::Time,
         };
-        let solver = S4s::start(BaseOptions::of(spec, USUAL_BASE), spec.ld3.mode.unwrap_or(mode), self.alt, frame)?;
+        let solver = S4s::start(BaseOptions::of(spec, DEFAULT_BASE), spec.ld3.mode.unwrap_or(mode), self.alt, frame)?;
         Start::of(if self.alt { MethodParams::S4sAlt(solver) } else { MethodParams::S4s(solver) }, spec)
     }
 

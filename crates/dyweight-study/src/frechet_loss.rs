@@ -46,7 +46,7 @@ impl FrechetLoss {
     }
 
     /// What comes of it is judged by other features, and their distance to a reference where there is one.
-    pub fn judged_by(self, judge: Arc<dyn FeatureMap>, reference: Option<Arc<Reference>>) -> Self {
+    pub(crate) fn judged_by(self, judge: Arc<dyn FeatureMap>, reference: Option<Arc<Reference>>) -> Self {
         Self { judge, judges_reference: reference, ..self }
     }
 

@@ -1,4 +1,4 @@
-//! Contests: what is recorded does not depend on how the work was cut, and records of other settings are refused by
+//! Benchmarks: what is recorded does not depend on how the work was cut, and records of other settings are refused by
 //! name.
 
 use dyweight_core::denoiser::{Condition, Denoiser, Differentiable, Info, Levels, Model, Prediction, Pullback};

@@ -75,19 +75,19 @@ impl Guard {
     }
 
     /// True if a batch's loss is further above that of the start than chance explains.
-    pub fn is_far(&self, loss: f64) -> bool {
+    pub(crate) fn is_far(&self, loss: f64) -> bool {
         loss > self.initial_loss * FAR
     }
 
     /// Notes a roll-back.
-    pub fn roll_back(&mut self) {
+    pub(crate) fn roll_back(&mut self) {
         self.rate_scale *= 0.5;
         self.rollbacks += 1;
         self.adrift = 0;
     }
 
     /// True if nothing improved for `patience` validations.
-    pub fn is_flat(&self, patience: Option<usize>) -> bool {
+    pub(crate) fn is_flat(&self, patience: Option<usize>) -> bool {
         patience.is_some_and(|p| self.flat >= p)
     }
 }

@@ -69,7 +69,7 @@ pub use left_out::LeftOut;
 pub use newton::Curvature;
 pub use objective::Loss;
 pub use optimiser::Moments;
-pub use plan::{Defaults, MOST_PARAMETERS, TrainPlan};
+pub use plan::{Defaults, TrainPlan};
 pub use recipe::Recipe;
 pub use relax::Moved;
 pub use run::{Outputs, TrainRun, TrainWatch, run_each};

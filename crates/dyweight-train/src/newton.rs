@@ -1,11 +1,15 @@
 //! Second-order descent: the Gauss–Newton matrix of the loss, sampled with random signs, and the step it gives.
 //!
 //! ```text
-//! ℓ = |x(p) − y|²/D           ∇²ℓ ≈ H = (2/D)·JᵀJ,  J = ∂x/∂p            x the end of a run, p the parameters that are learned
-//! v = √(2/D)·Jᵀξ,  ξᵢ = ±1    E[v vᵀ] = H                                 one reverse sweep more for each pair, whatever the solver
+//! ℓ = |x(p) − y|²/D           ∇²ℓ ≈ H = (2/D)·JᵀJ,  J = ∂x/∂p
+//!                                                                x the end of a run, p the parameters that are learned
+//! v = √(2/D)·Jᵀξ,  ξᵢ = ±1    E[v vᵀ] = H                                 one reverse sweep more for each pair,
+//!                  whatever the solver
 //! H ← (1−γ)H + γ·mean of v vᵀ over a batch,   γ = max(1/t, 1/M)           t batches so far
-//! Δ = (H + λ·diag H)⁻¹g,      λ = λ₀ + ν·N/m                              N parameters, m samples that H remembers: at first it knows little
-//! p ← p − η·c·Δ               c ≤ 1: ½Δᵀ(H + λ·diag H)Δ, by how much the samples move in the mean square, is at most the loss
+//! Δ = (H + λ·diag H)⁻¹g,      λ = λ₀ + ν·N/m
+//!                                                   N parameters, m samples that H remembers: at first it knows little
+//! p ← p − η·c·Δ               c ≤ 1: ½Δᵀ(H + λ·diag H)Δ, by how much the samples move in the mean square, is at most
+//!     the loss
 //! ```
 //!
 //! Why: the slopes of a window are nearly parallel. The sum of their weights moves a sample far, differences of them

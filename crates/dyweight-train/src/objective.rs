@@ -107,7 +107,7 @@ impl Loss {
     }
 
     /// True if it is known how the distance bends.
-    pub fn is_curved(&self) -> bool {
+    pub(crate) fn is_curved(&self) -> bool {
         !matches!(self, Loss::L1)
     }
 

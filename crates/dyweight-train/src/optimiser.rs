@@ -1,10 +1,13 @@
 //! The rules by which a gradient moves parameters.
 //!
 //! ```text
-//! Adam      m ← β₁m + (1−β₁)g,  v ← β₂v + (1−β₂)g²;   p ← (1 − ηλ)p − η·(m/(1−β₁ᵗ))/(√(v/(1−β₂ᵗ)) + ε)     β = (0.9, 0.999)
-//! RMSprop   v ← αv + (1−α)g²,   b ← μb + g/(√v + ε);  p ← p − ηb                                            α = 0.99, μ = 0.9
+//! Adam      m ← β₁m + (1−β₁)g,  v ← β₂v + (1−β₂)g²;   p ← (1 − ηλ)p − η·(m/(1−β₁ᵗ))/(√(v/(1−β₂ᵗ)) + ε)
+//!                                                                                                     β = (0.9, 0.999)
+//! RMSprop   v ← αv + (1−α)g²,   b ← μb + g/(√v + ε);  p ← p − ηb
+//!                                                                                                    α = 0.99, μ = 0.9
 //! SGD       p ← p − ηg
-//! Lion      p ← (1 − ηλ)p − η·sign(β₁m + (1−β₁)g),    m ← β₂m + (1−β₂)g                                    β = (0.9, 0.99)
+//! Lion      p ← (1 − ηλ)p − η·sign(β₁m + (1−β₁)g),    m ← β₂m + (1−β₂)g
+//!                                                                                                      β = (0.9, 0.99)
 //! ```
 //!
 //! Kingma and Ba 2015, Loshchilov and Hutter 2019 (AdamW: λ > 0), Tieleman and Hinton 2012, Chen et al. 2023. ε = 10⁻⁸.

@@ -38,7 +38,7 @@ impl Recipe {
     }
 
     /// True if a group is moved by second-order descent.
-    pub fn is_second_order(&self) -> bool {
+    pub(crate) fn is_second_order(&self) -> bool {
         self.phases.iter().flat_map(|phase| &phase.groups).any(|group| group.optimiser == Optimiser::Newton)
     }
 
@@ -48,7 +48,7 @@ impl Recipe {
     }
 
     /// The pairs of an iteration.
-    pub fn pairs_of(&self, iteration: usize) -> Range<usize> {
+    pub(crate) fn pairs_of(&self, iteration: usize) -> Range<usize> {
         match &self.relax {
             Some(relaxation) => relaxation.batch(iteration, self.pairs, self.seed),
             None => {
@@ -65,7 +65,7 @@ impl Recipe {
     }
 
     /// Pairs whose targets a run needs.
-    pub fn pairs_needed(&self) -> usize {
+    pub(crate) fn pairs_needed(&self) -> usize {
         let all = self.iterations() * self.pairs;
         self.distinct.map_or(all, |distinct| all.min((distinct / self.pairs).max(1) * self.pairs))
     }

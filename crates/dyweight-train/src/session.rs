@@ -106,7 +106,7 @@ impl Session {
     }
 
     /// Takes snapshots this far apart, if that is said.
-    pub fn snapshots_every(mut self, between: Option<Duration>) -> Self {
+    pub(crate) fn snapshots_every(mut self, between: Option<Duration>) -> Self {
         self.between = between.unwrap_or(self.between);
         self
     }

@@ -58,7 +58,7 @@ impl Snapshot {
     }
 
     /// Puts the state into a run of the same identity.
-    pub fn restore(self, run: &mut Training) {
+    pub(crate) fn restore(self, run: &mut Training) {
         run.iteration = self.iteration;
         run.params = self.params;
         run.moments = self.moments;

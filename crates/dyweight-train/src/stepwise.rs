@@ -1,7 +1,8 @@
 //! Training step by step: a loss and an update after every solver step, as EPD and AMED are trained.
 //!
 //! ```text
-//! at step i, with the parameters as they are now:  x_{i+1} = step(x_i);   L_i = Σ (x_{i+1} − y_{i+1})²/batch   →  update
+//! at step i, with the parameters as they are now:  x_{i+1} = step(x_i);   L_i = Σ (x_{i+1} − y_{i+1})²/batch
+//!                                                                                                            →  update
 //! attached   x_{i+1} goes on with all it came from: L_i reaches every number used so far, at the values it had then
 //! detached   x_{i+1} goes on as a constant
 //! teacher    the next step starts from y_{i+1}

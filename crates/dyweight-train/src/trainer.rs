@@ -213,7 +213,7 @@ impl Trainer {
     }
 
     /// True if its pairs serve every budget: the teacher does not follow the student's grid.
-    pub fn shares_dataset(&self) -> bool {
+    pub(crate) fn shares_dataset(&self) -> bool {
         self.plan.supervision == Supervision::Endpoint
     }
 

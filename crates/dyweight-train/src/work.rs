@@ -85,8 +85,8 @@ impl Trainer {
         Ok(Work { calls: calls.saturating_sub(second), gradients: nfe * pairs + second })
     }
 
-    /// Bytes held beside the network's own, at most: the teacher's results, and what an iteration compares. Calibrated by
-    /// `benches/memory.py`.
+    /// Bytes held beside the network's own, at most: the teacher's results, and what an iteration compares. Calibrated
+    /// by `benches/memory.py`.
     pub fn held(&self) -> u64 {
         let (plan, recipe) = (&self.plan, &self.plan.recipe);
         let numbers: usize = self.config().model.shape().iter().product();

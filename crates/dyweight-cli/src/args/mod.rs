@@ -21,8 +21,8 @@ use std::sync::Arc;
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Model", mut_arg("model_config", also_config))]
 pub struct ModelArgs {
-    /// Built-in name (see 'dyweight list models'), file, diffusers folder, or owner/name[@revision] of the local Hugging
-    /// Face cache
+    /// Built-in name (see 'dyweight list models'), file, diffusers folder, or owner/name[@revision] of the local
+    /// Hugging Face cache
     #[arg(long, value_name = "NAME|FILE|DIR")]
     pub model: String,
     #[command(flatten)]

@@ -13,7 +13,7 @@ use dyweight::spec::{ScheduleSpec, Seeds, SolverSpec};
 use dyweight::study::benchmark::{Experiment, Judging, Subject, View};
 use dyweight::study::compare::{Field, page};
 use dyweight::train::CountParallel;
-use dyweight::train::plan::show;
+use dyweight::train::plan::{named_for_the_teacher, show};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -74,9 +74,6 @@ pub struct CompareArgs {
     #[command(flatten)]
     output: OutputArgs,
 }
-
-/// The options of the solver whose endpoints are the truth.
-const OF_THE_TEACHER: [(&str, &str); 3] = [("solver", "teacher"), ("order", "teacher-order"), ("nfe", "teacher-nfe")];
 
 /// What of training it can be told.
 struct Compared;
@@ -145,7 +142,7 @@ pub fn run(args: &CompareArgs, comm: &Arc<dyn Comm>) -> Result<()> {
         batch,
         pictures: true,
     };
-    judging.check(&subject).map_err(|error| error.renamed(&OF_THE_TEACHER))?;
+    judging.check(&subject).map_err(named_for_the_teacher)?;
     let experiment = Experiment::new("compare", vec![subject], entries, judging)?;
     let experiment = if train_seeds.is_empty() { experiment } else { experiment.with_train_seeds(&train_seeds) };
     experiment.misfits()?.iter().for_each(|misfit| ui::warn(misfit));

@@ -33,8 +33,8 @@ pub fn print(file: &SolverFile) {
 
 /// Network calls, and how many of them one after the other where that is less.
 fn calls(file: &SolverFile) -> String {
-    let rounds = file.sequential_calls.map_or(String::new(), |r| format!(" in {r} rounds"));
-    format!("{}{rounds}", counted(file.nfe, "call"))
+    let in_turn = file.sequential_calls.map_or(String::new(), |r| format!(", {r} one after the other"));
+    format!("{}{in_turn}", counted(file.nfe, "call"))
 }
 
 fn weight_rows(file: &SolverFile, learned: &Weights) -> Vec<Vec<String>> {

@@ -186,3 +186,40 @@ fn the_teacher_can_be_interrupted() {
     assert!(said.contains("teacher on fashion") && said.contains("the same command goes on from here"), "{said}");
     assert!(asked.elapsed() < std::time::Duration::from_secs(15), "{:?}: {said}", asked.elapsed());
 }
+
+#[test]
+fn the_numerical_study_has_a_page_like_the_others() {
+    let place = Place::new("numeric-page");
+    place.works("study numeric --degrees 5 --steps 6,8 --orders 1,2 --problems 4 --dims 6 --iters 20 --out out");
+    let text = |name: &str| String::from_utf8(bytes(&place.path(name))).unwrap();
+    let (page, words) = (text("out/report.html"), text("out/report.md"));
+    assert!(page.contains("class=\"headline\"") && page.contains("class=\"verdict"), "{page}");
+    assert!(words.contains("**Fitted weights divide the error") && words.contains("dyweight study numeric"), "{words}");
+    assert!(place.path("out/figures/figure-1.svg").exists());
+}
+
+#[test]
+fn a_report_has_everything_beside_it_that_it_links() {
+    let place = Place::new("links");
+    place.works(
+        "compare --model mixture --solvers euler,ipndm --nfe 3,5 --train-seeds 0 --iters 10 --seeds 0-31 --out out",
+    );
+    let text = |name: &str| String::from_utf8(bytes(&place.path(name))).unwrap();
+    let (page, words) = (text("out/report.html"), text("out/report.md"));
+    let mut links = 0;
+    for link in words.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        assert!(place.path("out").join(link).exists(), "{link}");
+        links += 1;
+    }
+    assert!(links > 15, "{links} links");
+    for told in ["Machine", "Threads", "Training time", "\\begin{tabular}", "10 iterations of 1024 pairs"] {
+        assert!(page.contains(told) && words.contains(told.trim_start_matches('\\')), "{told}");
+    }
+    // Nobody makes four calls here, nor three and a half.
+    let chart = text("out/teacher-distance.svg");
+    let ticks = |label: &str| chart.contains(&format!(">{label}<"));
+    assert!(ticks("3") && ticks("5") && !ticks("4") && !ticks("3.5"), "{chart}");
+    // Nothing of it depends on the clock if one says so.
+    place.works("compare --model mixture --solvers euler,ipndm --nfe 3,5 --train-seeds 0 --iters 10 --seeds 0-31 --out out --render-only --no-times");
+    assert!(!text("out/report.html").contains("Training time"));
+}

@@ -320,30 +320,6 @@ fn damaged_and_hostile_files_are_refused_by_every_command() {
 }
 
 #[test]
-fn outputs_that_cannot_be_written_are_found_before_the_work() {
-    let place = Place::new("unwritable");
-    place.write("file", "");
-    for (arguments, name) in [
-        ("sample --model mixture --steps 3 --trajectory missing/t.safetensors --outdir d", "missing/t.safetensors"),
-        ("sample --model mixture --steps 3 --trajectory file/t.safetensors", "file/t.safetensors"),
-        ("sample --model mixture --steps 3 --trajectory . --outdir d", "cannot write ."),
-        ("sample --model mixture --steps 3 --outdir file", "file"),
-        ("sample --model mixture --steps 3 --outdir file/d", "file/d"),
-        ("convert preset:cifar10-nfe3 missing/a.json", "missing/a.json"),
-        ("convert preset:cifar10-nfe3 file/a.json", "file/a.json"),
-        ("train --model mixture --nfe 3 --iters 100000000 --out missing/a.json", "missing/a"),
-        ("train --model mixture --nfe 3 --iters 100000000 --out file/a.json", "file/a"),
-        ("train --model mixture --nfe 3 --iters 100000000 --out a.json --cache file", "file"),
-    ] {
-        place.refuses(arguments, &["cannot", name]);
-    }
-    let ended = place.run("train --model mixture --nfe 3 --iters 100000000 --out a.json --trace missing/t.safetensors");
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.stderr.contains("missing/t.safetensors"), "{ended:?}");
-    assert!(!place.path("a.json").exists() && !place.path("a.state").exists());
-}
-
-#[test]
 fn configurations_say_what_is_wrong_with_them() {
     let place = Place::new("config");
     for (name, text, says) in [

@@ -203,3 +203,27 @@ fn samples_are_made_anew_when_someone_says_so() {
     assert_eq!(place.works(&format!("{run} --overwrite")).json()["made"], 2);
     assert_ne!(bytes(&place.path("out/000000/000000.png")), bytes(&place.path("out/000000/000001.png")));
 }
+
+#[test]
+fn outputs_that_cannot_be_written_are_found_before_the_work() {
+    let place = Place::new("unwritable");
+    place.write("file", "");
+    for (arguments, name) in [
+        ("sample --model mixture --steps 3 --trajectory missing/t.safetensors --outdir d", "missing/t.safetensors"),
+        ("sample --model mixture --steps 3 --trajectory file/t.safetensors", "file/t.safetensors"),
+        ("sample --model mixture --steps 3 --trajectory . --outdir d", "cannot write ."),
+        ("sample --model mixture --steps 3 --outdir file", "file"),
+        ("sample --model mixture --steps 3 --outdir file/d", "file/d"),
+        ("convert preset:cifar10-nfe3 missing/a.json", "missing/a.json"),
+        ("convert preset:cifar10-nfe3 file/a.json", "file/a.json"),
+        ("train --model mixture --nfe 3 --iters 100000000 --out missing/a.json", "missing/a"),
+        ("train --model mixture --nfe 3 --iters 100000000 --out file/a.json", "file/a"),
+        ("train --model mixture --nfe 3 --iters 100000000 --out a.json --cache file", "file"),
+    ] {
+        place.refuses(arguments, &["cannot", name]);
+    }
+    let ended = place.run("train --model mixture --nfe 3 --iters 100000000 --out a.json --trace missing/t.safetensors");
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("missing/t.safetensors"), "{ended:?}");
+    assert!(!place.path("a.json").exists() && !place.path("a.state").exists());
+}

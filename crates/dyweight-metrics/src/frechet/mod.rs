@@ -30,7 +30,8 @@
 
 mod statistics;
 
-pub use statistics::{Statistics, fashion, fashion_by_judge, fashion_by_pixels};
+pub use statistics::{Statistics, fashion};
+pub(crate) use statistics::{fashion_by_judge, fashion_by_pixels};
 
 use super::{Estimate, Features};
 use crate::linalg::{Eigen, Matrix, Symmetric};

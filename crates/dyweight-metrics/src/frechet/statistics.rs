@@ -40,7 +40,7 @@ impl Statistics {
     }
 
     /// From the arrays of an `.npz`; `path` names it in messages.
-    pub fn from_arrays(path: &Path, file: &ArrayFile) -> Result<Self> {
+    pub(crate) fn from_arrays(path: &Path, file: &ArrayFile) -> Result<Self> {
         let array = |name: &str| file.array(name).map_err(|p| Error::malformed(path, p));
         let (mu, sigma) = (array("mu")?, array("sigma")?);
         let what = |name: &str| format!("'{name}' in {}", path.display());
@@ -97,12 +97,12 @@ pub fn fashion() -> Result<Statistics> {
 }
 
 /// The same images under `fashion-judge`.
-pub fn fashion_by_judge() -> Result<Statistics> {
+pub(crate) fn fashion_by_judge() -> Result<Statistics> {
     embedded(FASHION_BY_JUDGE)
 }
 
 /// The same images under `pixels`.
-pub fn fashion_by_pixels() -> Result<Statistics> {
+pub(crate) fn fashion_by_pixels() -> Result<Statistics> {
     embedded(FASHION_BY_PIXELS)
 }
 

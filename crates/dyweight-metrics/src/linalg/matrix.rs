@@ -36,7 +36,7 @@ impl Matrix {
     }
 
     /// Columns.
-    pub fn cols(&self) -> usize {
+    pub(crate) fn cols(&self) -> usize {
         self.cols
     }
 
@@ -46,13 +46,13 @@ impl Matrix {
     }
 
     /// The columns from `first` on, each times a factor of its own.
-    pub fn scaled_columns(&self, first: usize, factors: &[f64]) -> Self {
+    pub(crate) fn scaled_columns(&self, first: usize, factors: &[f64]) -> Self {
         let scaled = |(j, factor): (usize, &f64)| self.column(first + j).iter().map(|v| v * factor).collect::<Vec<_>>();
         Self { rows: self.rows, cols: factors.len(), data: factors.iter().enumerate().flat_map(scaled).collect() }
     }
 
     /// AᵀB; both must have as many rows.
-    pub fn transposed_times(&self, other: &Self) -> Self {
+    pub(crate) fn transposed_times(&self, other: &Self) -> Self {
         self.product(true, other)
     }
 
@@ -62,7 +62,7 @@ impl Matrix {
     }
 
     /// AAᵀ.
-    pub fn outer_gram(&self) -> Symmetric {
+    pub(crate) fn outer_gram(&self) -> Symmetric {
         let transposed = Self::from_fn(self.cols, self.rows, |i, j| self.data[i * self.rows + j]);
         Symmetric::from_lower(self.rows, self.product(false, &transposed).data)
     }
@@ -86,7 +86,7 @@ impl Matrix {
     /// Their roots are the large ones. Squares lose the small ones in rounding, so these are found anew in what A does
     /// outside the space of the large ones: all are good to 10⁻¹⁰ of the largest. A singular value decomposition would
     /// give ε, and take twice as long.
-    pub fn singular_values(&self, gram: &Eigen) -> Result<Vec<f64>> {
+    pub(crate) fn singular_values(&self, gram: &Eigen) -> Result<Vec<f64>> {
         let largest = gram.values.last().copied().unwrap_or(0.0);
         let small = gram.values.iter().take_while(|v| **v <= SQUARED_LOSS * largest).count();
         let roots = |values: &[f64]| values.iter().map(|v| v.max(0.0).sqrt()).collect::<Vec<_>>();

@@ -9,5 +9,5 @@ mod moments;
 mod symmetric;
 
 pub use matrix::{Matrix, products};
-pub use moments::{Moments, SHARD};
+pub use moments::Moments;
 pub use symmetric::{Eigen, Symmetric};

@@ -6,7 +6,7 @@
 //! result     Σ = S/(n−1)
 //! ```
 //!
-//! Rows are cut at multiples of [`SHARD`] and shards merged in order. Processes that each hold whole shards get the
+//! Rows are cut at multiples of `SHARD` and shards merged in order. Processes that each hold whole shards get the
 //! same bits as one that holds all rows, if their shards are merged in order.
 
 use super::Symmetric;
@@ -15,7 +15,7 @@ use dyweight_core::error::{Error, Result};
 use rayon::prelude::*;
 
 /// Rows of a shard.
-pub const SHARD: usize = 2048;
+const SHARD: usize = 2048;
 /// Columns of the scatter matrix that one task computes.
 const PANEL: usize = 128;
 

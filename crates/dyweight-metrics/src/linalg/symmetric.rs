@@ -104,7 +104,7 @@ impl Eigen {
     }
 
     /// The first eigenvalue that rounding cannot have made.
-    pub fn first_sound(&self) -> usize {
+    pub(crate) fn first_sound(&self) -> usize {
         let largest = self.values.last().copied().unwrap_or(0.0);
         let noise = largest.max(0.0) * f64::EPSILON * self.values.len() as f64;
         self.values.iter().position(|v| *v > noise).unwrap_or(self.values.len())

@@ -4,7 +4,7 @@ use super::{LearnedWeights, ScaleMode};
 use crate::Weights;
 use crate::learnable::Learnable;
 use crate::learned::Frame;
-use crate::method::{Method, Open, Start, USUAL_WINDOW, other_method};
+use crate::method::{DEFAULT_WINDOW, Method, Open, Start, other_method};
 use crate::recipe::{Common, Optimiser, Phase};
 use crate::solver_file::Asked;
 use crate::span::{On, SpanSpec};
@@ -136,7 +136,7 @@ const MOST_WEIGHTS: usize = 1 << 20;
 /// Weights, scales and time shifting to begin with.
 fn beginning(spec: &TrainSpec, frame: &Frame, open: &Open) -> Result<Beginning> {
     let (steps, afs) = (frame.grid.steps(), frame.afs);
-    let window = spec.order.unwrap_or(USUAL_WINDOW);
+    let window = spec.order.unwrap_or(DEFAULT_WINDOW);
     if window == 0 {
         return Err(Error::bad_value("order", "0", "a window has at least the current slope: 1 or more"));
     }

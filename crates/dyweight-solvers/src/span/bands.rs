@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! band of the coefficient (u, v) of a cosine transform: how many edges are ≤ √(u² + v²)
-//! v⁰ = −Σ_{b>0} v^b,  Σ_b P_b Σⱼ v^b dⱼ = Cᵀ Σⱼ (v^{band} ⊙ C dⱼ)      every slope is transformed once, every step back once
+//! v⁰ = −Σ_{b>0} v^b,  Σ_b P_b Σⱼ v^b dⱼ = Cᵀ Σⱼ (v^{band} ⊙ C dⱼ)
+//!                                                                every slope is transformed once, every step back once
 //! ```
 
 use super::cosine::{Cosine, Matrices};
@@ -80,7 +81,7 @@ impl<T> Bands<T> {
 }
 
 /// An error unless edges rise from above 0.
-pub fn check_edges(edges: &[f64]) -> Result<()> {
+pub(crate) fn check_edges(edges: &[f64]) -> Result<()> {
     let rise = edges.windows(2).all(|pair| pair[0] < pair[1]);
     let proper = edges.iter().all(|edge| edge.is_finite() && *edge > 0.0);
     if rise && proper && (1..=MOST_EDGES).contains(&edges.len()) {

@@ -1,7 +1,8 @@
 //! A shift of the network's embedding of the noise level, a vector for every call: the idea of MTEO.
 //!
 //! ```text
-//! dᵢ = (x − D(x, |sᵢT|; eᵢ))/T        eᵢ is added to the vector in which all blocks of the network read the noise level
+//! dᵢ = (x − D(x, |sᵢT|; eᵢ))/T        eᵢ is added to the vector in which all blocks of the network read the noise
+//!     level
 //! ```
 //!
 //! Time scales move the level along its line; this leaves the line. An analytical first step asks no network and has

@@ -26,7 +26,8 @@ mod operator;
 mod sample;
 mod spec;
 
-pub use bands::{Bands, check_edges};
+pub use bands::Bands;
+pub(crate) use bands::check_edges;
 pub use embedding::EmbeddingShift;
 pub use operator::{Operator, SIZES};
 pub use sample::SampleNet;
@@ -245,7 +246,7 @@ impl WiderRun for SpanRun<'_> {
 
 /// Rows that go with other widths: entries that are 0 are gained, or the oldest dropped, whose weight goes to the
 /// oldest that is left. A row's sum, which is the time its step goes, stays.
-pub fn fitted_rows(rows: &Rows, widths: &[usize]) -> Rows {
+pub(crate) fn fitted_rows(rows: &Rows, widths: &[usize]) -> Rows {
     let one = |(row, width): (&Vec<f64>, &usize)| {
         let mut kept = fitted(row, *width, &0.0);
         let dropped = row[..row.len().saturating_sub(*width)].iter().sum::<f64>();

@@ -52,7 +52,7 @@ fn divides(spec: &TrainSpec, method: &dyn Method) -> bool {
 
 /// What the method says where nothing was said, under options as given otherwise.
 fn own(method: &dyn Method, option: &str, spec: &TrainSpec) -> Option<Value> {
-    value(&method.usual(without(option, spec)), option)
+    value(&method.with_defaults(without(option, spec)), option)
 }
 
 /// An error for an option that would change nothing, unless it says what is so anyway.
@@ -91,7 +91,7 @@ fn refuse_overruled(given: &TrainSpec, spec: &TrainSpec) -> Result<()> {
 /// The options with the method's own, and the rule of descent.
 fn filled(method: &dyn Method, given: &TrainSpec) -> TrainSpec {
     let spec = given.with_recipe(method);
-    let usual = method.usual(spec.clone());
+    let usual = method.with_defaults(spec.clone());
     TrainSpec { optimiser: spec.optimiser.or(usual.optimiser), ..usual }
 }
 
@@ -156,7 +156,7 @@ mod tests {
         for (name, ..) in method::list() {
             let spec = TrainSpec { method: Some(name.into()), ..TrainSpec::default() };
             let method = spec.taught().unwrap();
-            let settled = method.usual(spec);
+            let settled = method.with_defaults(spec);
             refuse_idle(method, &settled).unwrap_or_else(|e| panic!("{name}: {e}"));
             refuse_idle(method, &TrainSpec { plain: Some(true), ..settled }).unwrap_or_else(|e| panic!("{name}: {e}"));
         }

@@ -80,7 +80,7 @@ impl ScheduleSpec {
     }
 
     /// True if a rule is named, or follows from what is.
-    pub fn names_a_rule(&self) -> bool {
+    pub(crate) fn names_a_rule(&self) -> bool {
         let Self { schedule, rho, sigmas, beta_table, shift, image_size, .. } = self;
         let of_a_rule = rho.is_some() || shift.is_some() || image_size.is_some();
         schedule.is_some() || sigmas.is_some() || beta_table.is_some() || of_a_rule

@@ -1,5 +1,5 @@
-//! A handcrafted solver in a word or two, `NAME[:ORDER][@SCHEDULE[:EXPONENT]][+afs|-afs]`, as in `dpmpp:2@karras:5+afs`:
-//! the same wherever a solver is named.
+//! A handcrafted solver in a word or two, `NAME[:ORDER][@SCHEDULE[:EXPONENT]][+afs|-afs]`, as in
+//! `dpmpp:2@karras:5+afs`: the same wherever a solver is named.
 
 use super::{ScheduleSpec, SolverSpec};
 use dyweight_core::error::{Error, Result};

@@ -95,8 +95,8 @@ pub struct TrainSpec {
     /// Where the Huber loss turns linear [0.1].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Loss"))]
     pub huber_delta: Option<f64>,
-    /// Iterations [625; 1500 for a closed form; half as many of newton; 16 of frechet; at most 10 of gauss-newton, 8 for a
-    /// closed form].
+    /// Iterations [625; 1500 for a closed form; half as many of newton; 16 of frechet; at most 10 of gauss-newton, 8
+    /// for a closed form].
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Optimisation"))]
     pub iters: Option<usize>,
     /// Pairs per iteration and accumulation round [16; 64 for a closed form and of frechet].
@@ -223,7 +223,7 @@ impl TrainSpec {
     }
 
     /// True if few pairs are used well: no gradients, and a start that is chosen.
-    pub fn is_few(&self) -> bool {
+    pub(crate) fn is_few(&self) -> bool {
         self.recipe.map_or(self.is_gauss_newton() || self.leaves_it_open(), |recipe| recipe == TrainRecipe::Few)
     }
 
@@ -279,16 +279,16 @@ impl TrainSpec {
     }
 
     /// The options with those of the method's recipe. Of a recipe for gradients only what is compared is left.
-    pub fn with_usual(&self, method: &dyn Method) -> Result<Self> {
+    pub fn with_defaults_of(&self, method: &dyn Method) -> Result<Self> {
         if !self.is_gauss_newton() {
-            return Ok(method.usual(self.clone()));
+            return Ok(method.with_defaults(self.clone()));
         }
         self.refuse_descent()?;
         let mut still = self.clone();
         still.relax.relax = Some(false);
-        let usual = method.usual(still);
+        let filled = method.with_defaults(still);
         let (batch, lr, rate, relax) = (None, None, None, self.relax.clone());
-        Ok(Self { batch, lr, rate, relax, iters: self.iters, validation: self.validation, ..usual })
+        Ok(Self { batch, lr, rate, relax, iters: self.iters, validation: self.validation, ..filled })
     }
 
     /// An error if an option is given that whole solves do not have.
@@ -394,7 +394,7 @@ impl JointOptions {
 
 /// An enumeration by the names it has in files.
 #[cfg(feature = "clap")]
-pub fn one_of<T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static>(
+pub(crate) fn one_of<T: serde::de::DeserializeOwned + Clone + Send + Sync + 'static>(
     names: &'static [&'static str],
 ) -> impl clap::builder::TypedValueParser<Value = T> {
     use clap::builder::{PossibleValuesParser, TypedValueParser};

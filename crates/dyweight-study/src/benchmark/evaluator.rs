@@ -89,7 +89,7 @@ impl Evaluator<'_> {
     }
 
     /// The teacher's endpoints by the features of each network; nothing without a reference, and at every rank but 0.
-    pub fn teacher_features(&self) -> Result<Vec<Features>> {
+    pub(crate) fn teacher_features(&self) -> Result<Vec<Features>> {
         if self.networks().is_empty() {
             return Ok(Vec::new());
         }

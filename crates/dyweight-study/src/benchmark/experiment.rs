@@ -10,6 +10,7 @@ use dyweight_models::{LoadedModel, Scorer};
 use dyweight_sample::{GridRule, Inputs, Noise, OnModel, Sampler, Show};
 use dyweight_solvers::learned::Built;
 use dyweight_solvers::spec::{Budget, ScheduleSpec, Seeds, SolverSpec};
+use dyweight_train::plan::{TEACHER_NFE, named_for_the_teacher};
 use dyweight_train::{Teacher, TrainSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -76,12 +77,6 @@ pub struct Judging {
     pub pictures: bool,
 }
 
-/// Calls of a teacher that nothing is said about; a method that cannot make as many makes the next number it can.
-const USUAL_TEACHER: usize = 35;
-
-/// The teacher's options, by what they are called of any solver.
-const OF_THE_TEACHER: [(&str, &str); 2] = [("solver", "teacher"), ("order", "teacher-order")];
-
 /// Bytes that are found of a sample: errors and distances, as found and as joined,
 const FOUND: usize = 180;
 /// and slopes at each call.
@@ -103,7 +98,7 @@ pub struct Experiment {
 
 impl Entry {
     /// The seed of its training, unless it is the usual one or nothing is learned.
-    pub fn train_seed(&self) -> Option<u64> {
+    pub(crate) fn train_seed(&self) -> Option<u64> {
         let Candidate::Learned { train, .. } = &self.who else { return None };
         train.seed.filter(|seed| *seed != 0)
     }
@@ -175,7 +170,7 @@ impl Judging {
 
     /// The teacher on a subject. Its errors call its options by their own names.
     pub fn teacher(&self, subject: &Subject) -> Result<Teacher> {
-        self.described(subject).map_err(|error| error.renamed(&OF_THE_TEACHER))
+        self.described(subject).map_err(named_for_the_teacher)
     }
 
     fn described(&self, subject: &Subject) -> Result<Teacher> {
@@ -187,7 +182,7 @@ impl Judging {
         let setting = rule.setting(&*solver, false, denoise_to_zero);
         let grid = match self.teacher_nfe {
             Some(nfe) => setting.grid(Budget::Nfe(nfe)),
-            None => setting.grid_of_at_least(USUAL_TEACHER),
+            None => setting.grid_of_at_least(TEACHER_NFE),
         };
         let grid = grid.map_err(|error| match error {
             Error::NoSuchBudget { solver, nfe, near, .. } => {
@@ -203,7 +198,7 @@ impl Judging {
     }
 
     /// By the second embedded network, too, where the first judges.
-    pub fn by_both_networks(self) -> Result<Self> {
+    pub(crate) fn by_both_networks(self) -> Result<Self> {
         let judge = self.reference.as_ref().map(second_network).transpose()?.flatten();
         Ok(Self { judge, ..self })
     }
@@ -214,7 +209,7 @@ impl Judging {
         let reference = self.reference.as_ref().map(of);
         let mut identity = json!({
             "seeds": self.seeds.to_string(), "rng": self.rng, "teacher": tidy(&self.teacher),
-            "teacher-nfe": self.teacher_nfe.unwrap_or(USUAL_TEACHER), "schedule": tidy(&self.schedule), "reference": reference,
+            "teacher-nfe": self.teacher_nfe.unwrap_or(TEACHER_NFE), "schedule": tidy(&self.schedule), "reference": reference,
         });
         if let Some(judge) = &self.judge {
             identity["judge"] = of(judge);
@@ -228,8 +223,8 @@ impl Judging {
 }
 
 impl Experiment {
-    /// Bytes held beside the calls, at most: the teacher's samples, and what is found of those of an entry. Calibrated by
-    /// `benches/memory.py`.
+    /// Bytes held beside the calls, at most: the teacher's samples, and what is found of those of an entry. Calibrated
+    /// by `benches/memory.py`.
     pub fn held(&self) -> u64 {
         let (samples, calls) = (self.judging.seeds.len(), self.entries.iter().map(|e| e.nfe).max().unwrap_or(0));
         let of = |subject: &Subject| {
@@ -283,12 +278,12 @@ impl Experiment {
     }
 
     /// The name of what the teacher itself does on a subject.
-    pub fn teacher_key(&self, subject: usize) -> String {
+    pub(crate) fn teacher_key(&self, subject: usize) -> String {
         format!("teacher-{subject}")
     }
 
     /// The name of the training record an entry needs, if it is learned here.
-    pub fn record_key(&self, entry: &Entry) -> Option<String> {
+    pub(crate) fn record_key(&self, entry: &Entry) -> Option<String> {
         let Candidate::Learned { train, schedule, on, .. } = &entry.who else { return None };
         let facts = json!({ "train": tidy(train), "schedule": tidy(schedule), "on": on, "nfe": entry.nfe });
         Some(short_hash(&facts))

@@ -16,7 +16,7 @@ impl<'v> View<'v> {
 
     /// Which settings were tried, on which seeds they were chosen and on which they are judged; none where nothing was
     /// left open.
-    pub fn search_sentence(&self) -> Option<String> {
+    pub(crate) fn search_sentence(&self) -> Option<String> {
         let tried: Vec<usize> = self.columns().iter().map(|column| self.tried(column)).filter(|n| *n > 0).collect();
         let (least, most) = (tried.iter().min()?, tried.iter().max()?);
         let many = if least == most { format!("{most}") } else { format!("{least} to {most}") };
@@ -45,7 +45,7 @@ impl<'v> View<'v> {
     }
 
     /// True if a training of this cell gave back what it started from.
-    pub fn returned_start(&self, row: &str, column: &str) -> bool {
+    pub(crate) fn returned_start(&self, row: &str, column: &str) -> bool {
         self.entries(row, column).into_iter().any(|entry| self.gave_back(entry))
     }
 

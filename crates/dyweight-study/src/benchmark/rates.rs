@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A training but for its seed, at a budget.
-fn lesson(entry: &Entry) -> Option<(TrainSpec, &ScheduleSpec, usize)> {
+fn training_of(entry: &Entry) -> Option<(TrainSpec, &ScheduleSpec, usize)> {
     let Candidate::Learned { train, schedule, .. } = &entry.who else { return None };
     Some((TrainSpec { seed: None, ..(**train).clone() }, schedule, entry.nfe))
 }
@@ -35,7 +35,7 @@ impl Experiment {
     fn rated(&self) -> (Vec<&Entry>, Self) {
         let mut open: Vec<&Entry> = Vec::new();
         for entry in self.entries.iter().filter(|entry| !entry.rates.is_empty()) {
-            if open.iter().all(|known| lesson(known) != lesson(entry)) {
+            if open.iter().all(|known| training_of(known) != training_of(entry)) {
                 open.push(entry);
             }
         }
@@ -68,11 +68,11 @@ impl Experiment {
             score.and_then(|score| Some(score.rmse.as_ref()?.value)).unwrap_or(f64::INFINITY)
         };
         let best = |entry: &Entry| {
-            let known = open.iter().find(|known| lesson(known) == lesson(entry))?;
+            let known = open.iter().find(|known| training_of(known) == training_of(entry))?;
             let of = |rate: &f64| distance(&known.at_rate(*rate));
             known.rates.iter().copied().min_by(|a, b| of(a).total_cmp(&of(b)))
         };
-        let chosen = |entry: &Entry| match lesson(entry).and_then(|_| best(entry)) {
+        let chosen = |entry: &Entry| match training_of(entry).and_then(|_| best(entry)) {
             Some(rate) => entry.at_rate(rate),
             None => entry.clone(),
         };

@@ -52,7 +52,7 @@ impl Experiment {
 
 impl Entry {
     /// An error unless the solver can make exactly that many calls on the subject.
-    pub fn possible_on(&self, subject: &Subject) -> Result<()> {
+    pub(crate) fn possible_on(&self, subject: &Subject) -> Result<()> {
         sampler_of(self, subject).map(drop)
     }
 }

@@ -62,56 +62,48 @@ impl Experiment {
     pub fn searched(mut self, run: &mut Runner<'_>) -> Result<Self> {
         self.entries = self.at_best_rates(run)?;
         let (rows, mut open) = self.open()?;
-        halve(
-            &mut open,
-            ROUNDS as usize,
-            |_, many| many.div_ceil(KEPT),
-            |round, left| {
-                let (search, places) = self.round(&rows, left, round)?;
-                if search.entries.is_empty() {
-                    return Ok(Vec::new());
-                }
-                let results = run(&search, &format!("search/{}", search.judging.seeds.len()))?;
-                let distance = |place: usize| {
-                    let score = results.score(&search, &search.entries[place]);
-                    score.and_then(|score| Some(score.rmse.as_ref()?.value)).unwrap_or(f64::INFINITY)
-                };
-                Ok(places.into_iter().map(|places| places.map(distance).collect()).collect())
-            },
-        )?;
-        for (at, settings) in rows.into_iter().zip(open) {
-            self.entries[at].choose(&settings[0], settings.len());
-        }
-        Ok(self)
+        halved(&mut open, |round, left| {
+            let (search, places) = self.round(&rows, left, round)?;
+            if search.entries.is_empty() {
+                return Ok(Vec::new());
+            }
+            let results = run(&search, &format!("search/{}", search.judging.seeds.len()))?;
+            let distance = |place: usize| {
+                let score = results.score(&search, &search.entries[place]);
+                score.and_then(|score| Some(score.rmse.as_ref()?.value)).unwrap_or(f64::INFINITY)
+            };
+            Ok(places.into_iter().map(|places| places.map(distance).collect()).collect())
+        })?;
+        Ok(self.at_first(rows, open))
     }
 
     /// The same with every open row at its first possible setting: as many calls, before anything is known.
-    pub fn unsearched(mut self) -> Result<Self> {
+    pub fn unsearched(self) -> Result<Self> {
         let (rows, open) = self.open()?;
-        for (at, settings) in rows.into_iter().zip(open) {
-            self.entries[at].choose(&settings[0], settings.len());
-        }
-        Ok(self)
+        Ok(self.at_first(rows, open))
     }
 
     /// What a search costs, teacher and all.
     pub fn search_work(&self) -> Result<Work> {
         let ((rows, mut open), mut calls) = (self.open()?, 0);
-        halve(
-            &mut open,
-            ROUNDS as usize,
-            |_, many| many.div_ceil(KEPT),
-            |round, left| {
-                let (search, places) = self.round(&rows, left, round)?;
-                let samples = search.judging.seeds.len();
-                calls += search.entries.iter().map(|entry| samples * entry.nfe).sum::<usize>();
-                for subject in search.subjects.iter().filter(|_| !search.entries.is_empty()) {
-                    calls += samples * search.judging.teacher(subject)?.sampler.nfe;
-                }
-                Ok(places.into_iter().map(|places| vec![0.0; places.len()]).collect())
-            },
-        )?;
+        halved(&mut open, |round, left| {
+            let (search, places) = self.round(&rows, left, round)?;
+            let samples = search.judging.seeds.len();
+            calls += search.entries.iter().map(|entry| samples * entry.nfe).sum::<usize>();
+            for subject in search.subjects.iter().filter(|_| !search.entries.is_empty()) {
+                calls += samples * search.judging.teacher(subject)?.sampler.nfe;
+            }
+            Ok(places.into_iter().map(|places| vec![0.0; places.len()]).collect())
+        })?;
         Ok(Work { calls, gradients: 0 } + self.rates_work()?)
+    }
+
+    /// The same with every open row at the first of its settings.
+    fn at_first(mut self, rows: Vec<usize>, open: Vec<Vec<Handcrafted>>) -> Self {
+        for (at, settings) in rows.into_iter().zip(open) {
+            self.entries[at].choose(&settings[0], settings.len());
+        }
+        self
     }
 
     /// The open rows, and the settings that each may take.
@@ -155,6 +147,14 @@ impl Experiment {
         let (name, subjects) = ("search".to_string(), self.subjects.clone());
         Ok((Experiment { name, subjects, entries, judging, search: self.search.clone() }, places))
     }
+}
+
+/// Sorts the settings of every row, the best first, by the scores of each round.
+fn halved(
+    open: &mut [Vec<Handcrafted>],
+    score: impl FnMut(usize, &mut [&mut [Handcrafted]]) -> Result<Vec<Vec<f64>>>,
+) -> Result<()> {
+    halve(open, ROUNDS as usize, |_, many| many.div_ceil(KEPT), score)
 }
 
 impl From<&Handcrafted> for Candidate {

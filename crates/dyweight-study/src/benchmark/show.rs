@@ -27,7 +27,7 @@ impl View<'_> {
     }
 
     /// The result as it is seen: two rows under a slider.
-    pub fn before_after(&self, page: &mut Page, style: &Style) {
+    pub(crate) fn before_after(&self, page: &mut Page, style: &Style) {
         let Some((before, after)) = &style.pair else { return };
         // A learned solver stands against the rival that the headline names: the best at that budget.
         let before = |column: &str| match self.is_learned(before) {

@@ -28,7 +28,7 @@ pub(super) struct RowStyle {
     pub mark: usize,
 }
 
-/// The looks of rows by name; `is_learned` of each.
+/// The styles of rows by name; `is_learned` of each.
 fn row_styles(rows: &[(&str, bool)]) -> Vec<RowStyle> {
     let family = |name: &str| {
         let letters: String =
@@ -53,12 +53,12 @@ fn row_styles(rows: &[(&str, bool)]) -> Vec<RowStyle> {
 }
 
 impl View<'_> {
-    /// How each row looks.
+    /// The style of each row.
     pub(super) fn row_styles(&self) -> Vec<RowStyle> {
         row_styles(&self.rows().into_iter().map(|row| (row, self.is_learned(row))).collect::<Vec<_>>())
     }
 
-    /// How one row looks.
+    /// The style of one row.
     pub(super) fn row_style(&self, row: &str) -> RowStyle {
         let place = self.rows().iter().position(|other| *other == row);
         place.map_or(RowStyle { colour: 0, mark: 0 }, |place| self.row_styles()[place])

@@ -66,7 +66,7 @@ impl Measure {
     }
 
     /// True if more is better.
-    pub fn more_is_better(self) -> bool {
+    pub(crate) fn more_is_better(self) -> bool {
         matches!(self, Measure::Psnr | Measure::Prompted(_))
     }
 }
@@ -143,7 +143,7 @@ impl<'v> View<'v> {
     }
 
     /// What was learned for a cell.
-    pub fn training_record(&self, row: &str, column: &str) -> Option<&'v TrainingRecord> {
+    pub(crate) fn training_record(&self, row: &str, column: &str) -> Option<&'v TrainingRecord> {
         self.results.training_records.get(&self.experiment.record_key(self.entry(row, column)?)?)
     }
 
@@ -188,7 +188,7 @@ impl<'v> View<'v> {
     }
 
     /// The column in which two rows differ most by ratio, of those in which they clearly differ, with both values.
-    pub fn clearest(&self, measure: Measure, row: &str, against: &str) -> Option<(&str, f64, f64)> {
+    pub(crate) fn clearest(&self, measure: Measure, row: &str, against: &str) -> Option<(&str, f64, f64)> {
         let clear = |column| {
             let (a, b) = self.judged(measure, row, column).zip(self.judged(measure, against, column))?;
             (a.clearly_below(&b) || b.clearly_below(&a)).then_some((column, a.value, b.value))
@@ -198,7 +198,7 @@ impl<'v> View<'v> {
     }
 
     /// Compares two rows in every column where both have numbers.
-    pub fn tally(&self, measure: Measure, row: &str, against: &str) -> Tally {
+    pub(crate) fn tally(&self, measure: Measure, row: &str, against: &str) -> Tally {
         let mut tally = Tally::default();
         for column in self.columns() {
             if let (Some(a), Some(b)) = (self.judged(measure, row, column), self.judged(measure, against, column)) {

@@ -30,4 +30,4 @@ pub use observe::Observation;
 pub use options::{Coupling, EndLoss, NumericOptions, Settings, Startup};
 pub use page::page;
 pub use record::{Record, Stat, StudyCell};
-pub use run::{CellProgress, Summary, TEACHER_STEPS, run};
+pub use run::{CellProgress, Summary, run};

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 
 /// Steps of the teacher, which is the classical AB-4.
-pub const TEACHER_STEPS: usize = 100;
+pub(crate) const TEACHER_STEPS: usize = 100;
 
 /// Told after each cell.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use super::super::benchmark::{Candidate, Entry, Subject};
 use dyweight_solvers::spec::{ScheduleSpec, Term};
 
 /// Rows, and the method each is.
-pub const FAMILIES: &[(&str, &str)] = &[
+pub(crate) const FAMILIES: &[(&str, &str)] = &[
     ("Euler (DDIM)", "euler"),
     ("Heun", "heun"),
     ("DPM-Solver-2", "dpm2"),
@@ -16,7 +16,7 @@ pub const FAMILIES: &[(&str, &str)] = &[
 ];
 
 /// All that can make exactly `nfe` calls on a subject.
-pub fn lineup(subject: &Subject, nfe: usize) -> Vec<Entry> {
+pub(crate) fn lineup(subject: &Subject, nfe: usize) -> Vec<Entry> {
     let entry = |(row, method): &(&str, &str)| {
         let term = Term::parse("solvers", method).ok()?;
         let open = Candidate::best_of(&term, &ScheduleSpec::default(), None);

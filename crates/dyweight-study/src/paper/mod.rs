@@ -22,7 +22,7 @@ mod supervision;
 mod teacher;
 mod transfer;
 
-pub use lineup::{FAMILIES, lineup};
+pub(crate) use lineup::{FAMILIES, lineup};
 pub use quickstart::QUICKSTART;
 pub use setup::{RivalSetup, StudySetup};
 
@@ -81,7 +81,7 @@ pub struct Study {
 }
 
 /// All of them.
-pub const STUDIES: &[&Study] = &[
+pub(crate) const STUDIES: &[&Study] = &[
     &main_table::STUDY,
     &rivals::STUDY,
     &beyond::STUDY,

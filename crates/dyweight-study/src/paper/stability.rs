@@ -1,7 +1,8 @@
 //! Figure 4: slopes and loss with and without time shifting.
 //!
 //! ```text
-//! slope at a call   d = (x − D)/T;  its standard deviation is 1 where the state x really is at the time T the solver believes
+//! slope at a call   d = (x − D)/T;  its standard deviation is 1 where the state x really is at the time T the solver
+//!                   believes
 //! ```
 
 use super::convergence::row;

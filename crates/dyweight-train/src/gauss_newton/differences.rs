@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! s  = |r(p + he) − 2r(p) + r(p − he)|       h²·|r″| and √6·ε
-//! ε  = |r(p + 2u) − 2r(p + u) + r(p)|/√6     for a u so short that nothing bends: what rounding, or a noisy model, leaves
+//! ε  = |r(p + 2u) − 2r(p + u) + r(p)|/√6     for a u so short that nothing bends: what rounding, or a noisy model,
+//!    leaves
 //! h* = 2·√(ε/|r″|)                           least h|r″|/2 + 2ε/h
 //! ```
 //!

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! rᵢ(p)  end of pair i's few-step solve minus the teacher's        ℓ = mean over pairs of |rᵢ|²/D
-//! J·ₖ ≈ (r(p + hₖeₖ) − r(p))/hₖ                                    parameters + 1 solves of every training pair, forward calls only
+//! J·ₖ ≈ (r(p + hₖeₖ) − r(p))/hₖ                                    parameters + 1 solves of every training pair,
+//!     forward calls only
 //! Δ(λ) = −(JᵀJ + λ·max(diag JᵀJ, mean/100))⁻¹Jᵀr                  for every λ of a ladder around the last one
-//! p ← p + Δ(λ*)                                                    λ* has the lowest validation loss; p stays where none is lower
+//! p ← p + Δ(λ*)                                                    λ* has the lowest validation loss; p stays where
+//!     none is lower
 //! ```
 //!
 //! Why: a few-step solver has some twenty parameters, and the ends of a few solves say how each of them moves a sample.
@@ -75,7 +77,7 @@ pub struct Options {
     pub damping: f64,
     /// The first hₖ.
     pub difference: f64,
-    /// Iterations in a row that improve by less than [`IMPROVEMENT`], after which it stops.
+    /// Iterations in a row that improve by less than `IMPROVEMENT`, after which it stops.
     pub patience: usize,
     /// Begins with a part of the pairs.
     pub grows: bool,
@@ -88,11 +90,11 @@ impl Default for Options {
 }
 
 /// λ's that are tried, as multiples of the last one.
-pub const LADDER: [f64; 5] = [1e-2, 1e-1, 1.0, 10.0, 100.0];
+pub(crate) const LADDER: [f64; 5] = [1e-2, 1e-1, 1.0, 10.0, 100.0];
 /// Where no λ was low enough, the next ladder stands this much higher.
 const HIGHER: f64 = 1e4;
 /// A smaller share of the loss is no progress.
-pub const IMPROVEMENT: f64 = 0.01;
+pub(crate) const IMPROVEMENT: f64 = 0.01;
 /// Damping stays where it makes a difference.
 const BOUNDS: (f64, f64) = (1e-9, 1e9);
 

@@ -9,7 +9,7 @@ use dyweight_solvers::learned::Block;
 use dyweight_solvers::spec::train::positive;
 
 /// More parameters than this are learned faster with gradients: an iteration makes a solve of every pair for each.
-pub const MOST_PARAMETERS: usize = 256;
+const MOST_PARAMETERS: usize = 256;
 
 /// Most iterations where pairs grow: enough on a quarter of them, and two each on half and all.
 const ITERATIONS: usize = 10;

@@ -3,8 +3,7 @@
 mod few_pairs;
 mod teacher;
 
-pub use few_pairs::MOST_PARAMETERS;
-pub use teacher::teacher;
+pub use teacher::{TEACHER_NFE, named_for_the_teacher, teacher};
 
 use crate::newton::MOST_NUMBERS;
 use crate::recipe::Recipe;
@@ -94,7 +93,7 @@ pub(crate) fn plan_with(
     let method = given.taught()?;
     refuse_foreign_options(method, given)?;
     refuse_idle(method, given)?;
-    let spec = given.with_recipe(method).with_usual(method)?;
+    let spec = given.with_recipe(method).with_defaults_of(method)?;
     let frame = frame(&spec, method, (model, calls), schedule, budget)?;
     let Start { learnable, params, window, settled } = method.start(&spec, &frame, &open)?;
     require_squares(&spec, &loss)?;
@@ -258,7 +257,7 @@ fn recipe(
 
 /// The loss; `features` opens a feature network by its name.
 pub fn loss(spec: &TrainSpec, features: impl FnOnce(&str) -> Result<Arc<dyn FeatureMap>>) -> Result<Loss> {
-    let spec = spec.taught()?.usual(spec.clone());
+    let spec = spec.taught()?.with_defaults(spec.clone());
     let name = spec.loss.as_deref().unwrap_or("l2");
     let given = [
         ("features", "features", spec.features.is_some()),
@@ -314,7 +313,7 @@ pub fn show(spec: &TrainSpec, model: &dyn Model, known: Option<&Arc<Prompts>>) -
 }
 
 /// The noise file as pairs, iteration after iteration.
-pub fn given_noise(spec: &TrainSpec, shape: [usize; 3], recipe: &Recipe) -> Result<Option<Tensor>> {
+pub(crate) fn given_noise(spec: &TrainSpec, shape: [usize; 3], recipe: &Recipe) -> Result<Option<Tensor>> {
     let Some(path) = &spec.noise else { return Ok(None) };
     let file = TensorFile::read(path)?;
     let stored = file.tensor("noise").map_err(|p| Error::malformed(path, p))?;

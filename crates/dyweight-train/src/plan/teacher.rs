@@ -32,14 +32,23 @@ pub(super) fn taught_on(
     GridRule::new(&own, model, calls)
 }
 
+/// Calls of a teacher that nothing is said about; a method that cannot make as many makes the next number it can.
+pub const TEACHER_NFE: usize = 35;
+
+/// What is wrong with a solver's options, under the names they have where the solver is a teacher.
+pub fn named_for_the_teacher(error: Error) -> Error {
+    const OWN: [(&str, &str); 4] =
+        [("solver", "teacher"), ("order", "teacher-order"), ("nfe", "teacher-nfe"), ("steps", "teacher-steps")];
+    error.renamed(&OWN)
+}
+
 /// The teacher for a student. Its errors call its options by their own names.
 pub fn teacher(given: &TrainSpec, model: &dyn Model, plan: &TrainPlan) -> Result<Teacher> {
-    let own = [("solver", "teacher"), ("order", "teacher-order"), ("nfe", "teacher-nfe"), ("steps", "teacher-steps")];
-    described(given, model, plan).map_err(|error| error.renamed(&own))
+    described(given, model, plan).map_err(named_for_the_teacher)
 }
 
 fn described(given: &TrainSpec, model: &dyn Model, plan: &TrainPlan) -> Result<Teacher> {
-    let spec = given.taught()?.usual(given.clone());
+    let spec = given.taught()?.with_defaults(given.clone());
     let name = spec.teacher.as_deref().unwrap_or("ipndm");
     // Published traces have a DPM-Solver++ teacher that lowers its last orders on any number of steps.
     let lower_order_final = (name == "dpmpp").then_some(LowerOrderFinal::Always);
@@ -90,9 +99,9 @@ fn described(given: &TrainSpec, model: &dyn Model, plan: &TrainPlan) -> Result<T
     Ok(Teacher { sampler, identity })
 }
 
-/// The default budget is 35 calls; a method that cannot make exactly that many makes the next possible number.
+/// [`TEACHER_NFE`] calls by default.
 fn teacher_grid(setting: &Setting<'_>, nfe: Option<usize>) -> Result<Grid> {
-    match (setting.grid(Budget::Nfe(nfe.unwrap_or(35))), nfe) {
+    match (setting.grid(Budget::Nfe(nfe.unwrap_or(TEACHER_NFE))), nfe) {
         (Err(Error::NoSuchBudget { near, .. }), None) if !near.is_empty() => {
             setting.grid(Budget::Nfe(near[near.len() - 1]))
         }

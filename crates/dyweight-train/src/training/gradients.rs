@@ -23,7 +23,7 @@ impl Training {
     }
 
     /// Mean validation loss of any solver on any frame.
-    pub fn validation_loss_on(&self, frame: &Frame, learnable: &dyn Learnable, params: &[f64]) -> Result<f64> {
+    pub(crate) fn validation_loss_on(&self, frame: &Frame, learnable: &dyn Learnable, params: &[f64]) -> Result<f64> {
         let student = Student { frame: frame.clone(), ..self.student.clone() };
         let all = 0..self.recipe.validation_pairs;
         if let Some(joint) = student.loss.joint() {

@@ -1,5 +1,5 @@
-//! What an option of training is taken for, it does: every option under every kind of training either changes the run or
-//! is refused by its name. Only what changes speed and memory is left out.
+//! What an option of training is taken for, it does: every option under every kind of training either changes the run
+//! or is refused by its name. Only what changes speed and memory is left out.
 
 use dyweight::mixture::Mixture;
 use dyweight::spec::Budget;
@@ -106,7 +106,7 @@ fn outcome(options: &Value) -> Result<String, String> {
 /// True if an option says what the method has anyway, or what the setting says.
 fn is_so_anyway(setting: &Value, option: &str, value: &Value) -> bool {
     let spec: TrainSpec = serde_json::from_value(setting.clone()).unwrap();
-    let usual = serde_json::to_value(spec.taught().unwrap().usual(spec.clone())).unwrap();
+    let usual = serde_json::to_value(spec.taught().unwrap().with_defaults(spec.clone())).unwrap();
     // No method begins with an analytical step unless it says so.
     usual[option] == *value || (option == "afs" && usual["afs"].is_null() && *value == json!(false))
 }

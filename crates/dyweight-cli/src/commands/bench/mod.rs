@@ -17,6 +17,7 @@ use dyweight::noise::Rng;
 use dyweight::spec::Budget;
 use dyweight::spec::budget::check_steps;
 use dyweight::tape::Memory;
+use dyweight::train::plan::TEACHER_NFE;
 use dyweight::train::{Loss, TrainConfig, TrainSpec, Training};
 use dyweight::{Error, Result, Tensor, option};
 use serde_json::{Value, json};
@@ -24,9 +25,8 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
 
-const USUAL_NFE: usize = 5;
-const USUAL_TEACHER: usize = 35;
-const USUAL_MEMORY: &str = "recompute";
+const DEFAULT_NFE: usize = 5;
+const DEFAULT_MEMORY: &str = "recompute";
 
 /// What to measure how.
 #[derive(Args)]
@@ -67,13 +67,13 @@ pub struct BenchArgs {
     #[arg(long, default_value_t = 5, value_name = "N", help_heading = "Against another program")]
     rounds: usize,
     /// Network calls of the student in a training iteration
-    #[arg(long, help_heading = "Training iteration", default_value_t = USUAL_NFE)]
+    #[arg(long, help_heading = "Training iteration", default_value_t = DEFAULT_NFE)]
     nfe: usize,
     /// Network calls of the teacher in a training iteration
-    #[arg(long, help_heading = "Training iteration", default_value_t = USUAL_TEACHER)]
+    #[arg(long, help_heading = "Training iteration", default_value_t = TEACHER_NFE)]
     teacher_nfe: usize,
     /// What a training iteration keeps of a network call: keep or recompute
-    #[arg(long, help_heading = "Training iteration", default_value = USUAL_MEMORY, value_name = "keep|recompute")]
+    #[arg(long, help_heading = "Training iteration", default_value = DEFAULT_MEMORY, value_name = "keep|recompute")]
     memory: String,
     /// Print JSON
     #[arg(long)]
@@ -95,9 +95,9 @@ const MOST_RUNS: usize = 1_000_000;
 fn refuse_idle(args: &BenchArgs) -> Result<()> {
     let train = args.what == BenchSubject::Train;
     let of_training = [
-        ("nfe", args.nfe != USUAL_NFE && !train),
-        ("teacher-nfe", args.teacher_nfe != USUAL_TEACHER && !train),
-        ("memory", args.memory != USUAL_MEMORY && !train),
+        ("nfe", args.nfe != DEFAULT_NFE && !train),
+        ("teacher-nfe", args.teacher_nfe != TEACHER_NFE && !train),
+        ("memory", args.memory != DEFAULT_MEMORY && !train),
     ];
     option::refuse(&of_training, |option| Error::needs(option, "what = train"))?;
     let options = serde_json::to_value(&args.options).unwrap_or_default();
@@ -214,7 +214,7 @@ struct Job<'j> {
 /// Unless it is said how often: at least, at most, and for how many seconds.
 const USUAL: (usize, usize, f64) = (10, 200, 3.0);
 /// The same of training iterations, which are long.
-const USUAL_TRAINING: (usize, usize, f64) = (3, 3, 0.0);
+const DEFAULT_TRAINING: (usize, usize, f64) = (3, 3, 0.0);
 
 fn measure(args: &BenchArgs, job: &Job<'_>, once: &dyn Fn() -> Result<()>) -> Result<()> {
     let train = args.what == BenchSubject::Train;
@@ -223,7 +223,7 @@ fn measure(args: &BenchArgs, job: &Job<'_>, once: &dyn Fn() -> Result<()>) -> Re
     let warm_runs = args.warm_runs.unwrap_or(usize::from(!train));
     let (least, most, seconds) = match args.repeats {
         Some(repeats) => (repeats, repeats, 0.0),
-        None if train => USUAL_TRAINING,
+        None if train => DEFAULT_TRAINING,
         None => USUAL,
     };
     let mut progress = ui::Progress::new("measuring", warm_runs + least);

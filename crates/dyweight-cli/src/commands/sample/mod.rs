@@ -55,8 +55,8 @@ pub struct SampleArgs {
     json: bool,
 }
 
-const USUAL_SEEDS: &str = "0-15";
-const USUAL_RNG: &str = "native";
+const DEFAULT_SEEDS: &str = "0-15";
+const DEFAULT_RNG: &str = "native";
 
 /// How samples of a model are drawn.
 #[derive(Args)]
@@ -85,10 +85,10 @@ pub struct DrawArgs {
     #[command(flatten)]
     schedule: ScheduleSpec,
     /// Seeds, one sample each: 0-63 or 1,2,5-9
-    #[arg(long, default_value = USUAL_SEEDS, conflicts_with = "latents", help_heading = "Samples")]
+    #[arg(long, default_value = DEFAULT_SEEDS, conflicts_with = "latents", help_heading = "Samples")]
     seeds: String,
     /// Noise stream of a seed: native or torch (PyTorch's CPU generator)
-    #[arg(long, default_value = USUAL_RNG, value_name = "native|torch", help_heading = "Samples")]
+    #[arg(long, default_value = DEFAULT_RNG, value_name = "native|torch", help_heading = "Samples")]
     rng: String,
     /// Unit noise from the tensor 'latents' [n,c,h,w] of a safetensors file
     #[arg(long, value_name = "FILE", help_heading = "Samples")]
@@ -114,8 +114,8 @@ impl DrawArgs {
             ("afs", self.afs),
             ("denoise-to-zero", self.denoise_to_zero),
             ("prompt", self.prompt.is_some()),
-            ("seeds", self.seeds != USUAL_SEEDS),
-            ("rng", self.rng != USUAL_RNG),
+            ("seeds", self.seeds != DEFAULT_SEEDS),
+            ("rng", self.rng != DEFAULT_RNG),
             ("latents", self.latents.is_some()),
         ];
         let word = words.into_iter().find(|(_, given)| *given).map(|(option, _)| option.to_string());

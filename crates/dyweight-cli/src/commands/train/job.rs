@@ -218,7 +218,8 @@ fn snapshot_interval(seconds: Option<f64>) -> Result<Option<Duration>> {
         .map_err(|e| Error::bad_value("snapshot-seconds", seconds, e.to_string()))
 }
 
-/// Where solvers of a model go if nobody says where: `fashion.json`, to which the budget is added, in the working folder.
+/// Where solvers of a model go if nobody says where: `fashion.json`, to which the budget is added, in the working
+/// folder.
 pub fn default_out(model: &str) -> PathBuf {
     let last = model.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(model);
     let is_file = Path::new(model).is_file();

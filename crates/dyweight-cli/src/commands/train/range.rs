@@ -68,7 +68,8 @@ impl<'r> Range<'r> {
             run_each(&runs, Some(dataset.clone()), &mut |index, dataset| more[index].learn_or_say(args, dataset))?;
             for (one, job) in weak.into_iter().zip(more) {
                 tried.push(one.nfe);
-                // A training may end in another valley than its neighbours: what lies between them stays if it is closer.
+                // A training may end in another valley than its neighbours: what lies between them stays if it is
+                // closer.
                 let own = trainer.distance_to_teacher(&dataset, &self.read(&job)?, one.nfe)?;
                 match own < one.distance {
                     true => jobs.push(job),
