@@ -53,6 +53,21 @@ fn the_chosen_start_ends_closer_than_the_usual_one() {
     assert!(chosen < usual, "{chosen} against {usual}");
 }
 
+/// Where noise is no larger than the data the first slope does not follow from it, and the search says so by itself.
+#[test]
+fn a_harmful_analytical_first_step_is_not_chosen() {
+    let small = ScheduleSpec { sigma_max: Some(1.0), ..ScheduleSpec::default() };
+    let trainer = config(few(), small.clone()).prepare().unwrap();
+    let (_, search) = trainer.settled(&trainer.dataset().unwrap(), &mut |_| {}).unwrap().unwrap();
+    let chosen = search.chosen().unwrap();
+    assert!(!chosen.afs, "{}", chosen.name);
+    assert!(search.tried.iter().any(|start| start.afs && start.usual), "the usual start is one with it");
+    let (_, open, _) = run(trainer).unwrap();
+    let decreed = TrainSpec { afs: Some(true), ..few() };
+    let (_, with, _) = run(config(decreed, small).prepare().unwrap()).unwrap();
+    assert!(open < 0.5 * with, "{open} against {with}");
+}
+
 /// What is given is not chosen; all starts have one teacher.
 #[test]
 fn what_is_given_stays() {
