@@ -47,6 +47,12 @@ CASES = [
     "compare --model fashion --nfe 3 --solvers ipndm --no-search --seeds 0-511 --teacher-nfe 6",
     "compare --model fashion --nfe 3 --solvers ipndm --no-search --seeds 0-511 --teacher-nfe 6 --batch 512",
     "study order --model mixture --quick",
+    # Sizes that nothing was fitted to.
+    "sample --model fashion --nfe 2 --seeds 0-299 --batch 37",
+    f"sample --model {CIFAR} --nfe 1 --seeds 0-22 --batch 23",
+    f"train --model fashion --nfe 4 {PAPER} --iters 2 --batch 24",
+    "train --model mixture --nfe 4 --pairs 5000 --validation 5000 --iters 2",
+    "compare --model mixture --nfe 4 --solvers ipndm,euler --no-search --seeds 0-49999 --teacher-nfe 9",
 ]
 
 
@@ -58,7 +64,8 @@ def forecast(program, words, folder):
 
 
 def peak(program, words, folder):
-    child = subprocess.Popen([program, *words], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    child = subprocess.Popen([program, *words], cwd=folder, **streams)
     said = child.stderr.read()
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -90,7 +97,8 @@ def main():
                     pathlib.Path(args.peaks).write_text(json.dumps(known, indent=1))
         off = (said or 0) / known[name] - 1
         worst = max(worst, abs(off))
-        print(f"| `{name}` | {(said or 0) / 2**20:.0f} | {known[name] / 2**20:.0f} | {100 * off:+.0f} % {problem}|", flush=True)
+        sizes = f"{(said or 0) / 2**20:.0f} | {known[name] / 2**20:.0f}"
+        print(f"| `{name}` | {sizes} | {100 * off:+.0f} % {problem}|", flush=True)
     print(f"\nworst: {100 * worst:.0f} %", file=sys.stderr)
     return worst > 0.25
 
