@@ -10,6 +10,7 @@ use dyweight::study::training_loss;
 use dyweight::train::{TrainSpec, plan};
 use dyweight_fuzz::{bounded, shown};
 use libfuzzer_sys::fuzz_target;
+use std::sync::Arc;
 
 /// A few lists of seeds are long; iterating over millions only costs time.
 const SHORT: usize = 1 << 16;
@@ -57,8 +58,9 @@ fuzz_target!(|data: &[u8]| bounded(data, || {
         return;
     }
     let mixture = if model.get("flow").is_some() { Mixture::spiral().as_flow() } else { Mixture::spiral() };
-    let Some(loss) = shown(training_loss(&train, mixture.shape())) else { return };
-    let Some(plan) = shown(plan::plan(&train, &mixture, &grid, budget, loss)) else { return };
-    let _ = shown(plan::teacher(&train, &mixture, &plan));
-    let _ = shown(plan::inputs(&train, &mixture, None));
+    let mixture: Arc<dyn Model> = Arc::new(mixture);
+    let Some(loss) = shown(training_loss(&train, &mixture)) else { return };
+    let Some(plan) = shown(plan::plan(&train, &*mixture, &grid, budget, loss)) else { return };
+    let _ = shown(plan::teacher(&train, &*mixture, &plan));
+    let _ = shown(plan::inputs(&train, &*mixture, None));
 }));

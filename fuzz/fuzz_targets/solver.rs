@@ -10,8 +10,8 @@ use std::path::Path;
 
 fuzz_target!(|data: &[u8]| bounded(data, || {
     let Some(learned) = shown(Learned::parse(Path::new("fuzz"), SharedBytes::from(data.to_vec()))) else { return };
-    let _ = shown(learned.solver());
     if let Some(file) = learned.file {
+        let _ = shown(file.build());
         assert_eq!(file.grid().expect("checked").steps(), file.steps);
         let _ = file.warnings();
         assert_eq!(SolverFile::parse(&file.to_bytes()).expect("what was written can be read"), file);

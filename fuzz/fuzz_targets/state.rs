@@ -11,7 +11,7 @@ const IDENTITY: &str = "run";
 
 fn read(bytes: SharedBytes) {
     for lengths in [[0, 0], [4, 0], [3, 2]] {
-        let blocks = lengths.map(|len| Block { name: "numbers", len });
+        let blocks = lengths.map(|len| Block::new("params", &[len]));
         let _ = shown(Snapshot::parse(bytes.clone(), IDENTITY, &blocks));
     }
     let _ = parse_states(bytes, [2, 1, 1, 2]);
