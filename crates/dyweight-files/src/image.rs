@@ -140,6 +140,8 @@ impl Image {
         decoder.set_transformations(png::Transformations::EXPAND | png::Transformations::STRIP_16);
         decoder.set_ignore_text_chunk(true);
         decoder.set_ignore_iccp_chunk(true);
+        // Left to itself the decoder does not look at the checksum of the compressed stream.
+        decoder.ignore_checksums(false);
         let header = decoder.read_header_info().map_err(broken)?;
         let (width, height) = (header.width, header.height);
         let pixels = (width as usize).checked_mul(height as usize).and_then(|p| p.checked_mul(4));
@@ -318,6 +320,18 @@ mod tests {
         let found: Vec<(String, String)> =
             reader.info().utf8_text.iter().map(|chunk| (chunk.keyword.clone(), chunk.get_text().unwrap())).collect();
         assert_eq!(found, [("prompt".into(), "a café at night".into()), ("seed".into(), "7".into())]);
+    }
+
+    #[test]
+    fn the_checksum_under_the_chunks_is_looked_at() {
+        let mut bytes = gradient(6, 6, 3).to_png();
+        let chunk = bytes.windows(4).position(|name| name == b"IDAT").unwrap();
+        let len = u32::from_be_bytes(bytes[chunk - 4..chunk].try_into().unwrap()) as usize;
+        let end = chunk + 4 + len;
+        bytes[end - 1] ^= 1;
+        let sum = crc32fast::hash(&bytes[chunk..end]).to_be_bytes();
+        bytes[end..end + 4].copy_from_slice(&sum);
+        assert!(Image::from_png(&bytes).is_err());
     }
 
     #[test]
